@@ -16,19 +16,12 @@ from xlahouse.capture.errors import ManifestError
 
 @dataclass(frozen=True)
 class Limit:
-    """How much of something one input may ask for.
+    """How much of something one input may ask for."""
 
-    Attributes:
-        name: by which `--limits` raises it.
-        most: that is taken.
-        what: is counted, with its scope.
-        costs: what is left out where the limit is hit.
-    """
-
-    name: str
-    most: int
-    what: str
-    costs: str
+    name: str  # by which `--limits` raises it
+    most: int  # the most that is accepted
+    what: str  # the thing that is counted, with its scope
+    costs: str  # the part that is left out where the limit is hit
 
 
 LIMITS = {

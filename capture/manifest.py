@@ -135,9 +135,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     parameters: Count | None = None  # of the whole model
     weight_bytes: Count | None = None  # of all parameters, over all devices, each counted once
     kv_bytes_per_token: Count | None = None  # keys and values of one token of one sequence
-    head_weights: Count | None = (
-        None  # of the output head; a head tied to the embedding has its weights
-    )
+    # of the output head; a head tied to the embedding has its weights
+    head_weights: Count | None = None
     logit_positions: Count | None = None  # of a sequence, whose logits a prefill computes
     stage_layers: list[list[Count]] = []  # of a pipeline: [stage] -> its layers
     tick_microbatch: list[list[Count | None]] = []  # [tick][stage] -> microbatch; None: masked
@@ -155,9 +154,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         None  # steps sent before the tokens of an earlier one are awaited
     )
     host_step_s: float | None = None  # CPU time of the thread that sends a step: the median
-    launches_per_step: float | None = (
-        None  # of all programs, over prefills and decode steps; of a server its steps
-    )
+    # of all programs, over prefills and decode steps; of a server its steps
+    launches_per_step: float | None = None
     # Share of steps that were sent when the devices had ended all earlier ones: they waited for the host.
     host_late_ratio: float | None = None
     # Programs that were compiled before profiling; others came from the folder of an earlier capture.
@@ -165,7 +163,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     # bfloat16: distance of the prefill's logits from the unsharded model's (root mean square over
     # the vocabulary, in standard deviations of these), and its limit.
     logits_difference: float | None = None
-    logits_tolerance: float | None = None
+    logits_tolerance: float | None = None  # in the same unit
 
     @property
     def measured_ttft_s(self) -> float | None:
@@ -253,7 +251,7 @@ def check_mesh_size(sizes: Iterable[int]) -> None:
 
 
 class _Versioned(msgspec.Struct):
-    manifest_version: int = MANIFEST_VERSION
+    manifest_version: int = MANIFEST_VERSION  # of the format that the file is written in
 
 
 def _check_version(raw: bytes, where: str) -> None:

@@ -35,7 +35,7 @@ _DEEPEST = 3  # archives, one in another: a file can hold itself
 class Given:
     """A path to look for runs in."""
 
-    path: str
+    path: str  # a file, a folder or a URL
     archive: str = ""  # that was unpacked into `path`
     # a folder or archive without a trace is an error; not where others of the same argument have one
     alone: bool = True
@@ -120,9 +120,9 @@ def _unpacked(archive: str, folder: str, problems: list[str], alone: bool) -> It
 class _Room:
     """How much more may be unpacked of an archive and those in it."""
 
-    bytes: int
+    bytes: int  # that may still be unpacked
     limit: str  # that states the bytes
-    files: int = field(default_factory=lambda: most("archive_files"))
+    files: int = field(default_factory=lambda: most("archive_files"))  # that may still be unpacked
 
 
 def _room(size: int) -> _Room:

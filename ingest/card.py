@@ -47,10 +47,10 @@ _BARE_KINDS = ("TPU", "GPU")
 class FoundCard:
     """A workload card that was found."""
 
-    path: str
-    card: WorkloadCard
+    path: str  # of its file
+    card: WorkloadCard  # its contents
     sha256: str  # of its bytes
-    issues: list[Issue] = field(default_factory=list)
+    issues: list[Issue] = field(default_factory=list)  # findings about it
 
 
 def read_given(path: str) -> FoundCard:

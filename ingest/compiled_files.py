@@ -23,7 +23,7 @@ from xlahouse.ingest.hlo.program import parse_program
 class CompiledFolder:
     """A folder compiled_<timestamp>, by paths."""
 
-    folder: str
+    folder: str  # the folder itself
     facts: str  # compiled.json, written last: without it the folder is not finished
     programs: tuple[str, ...]  # <phase>.hlo.pb
     manifest: str  # its place, beside the folder

@@ -27,7 +27,7 @@ _MEMORY = ("argument_bytes", "output_bytes", "alias_bytes", "temp_bytes", "peak_
 class Said:
     """What compile wrote beside a run's programs."""
 
-    run: CompiledRun
+    run: CompiledRun  # the contents of compiled.json
     phases: Mapping[int, str]  # program id -> prefill or decode
 
     @property

@@ -29,8 +29,8 @@ _EXAMINED = 50  # files of a folder without traces that are opened, to say what 
 class Found:
     """The runs under a path, and a line for each file or folder that could not be read."""
 
-    runs: list[RunFiles]
-    problems: list[str]
+    runs: list[RunFiles]  # in the order of their paths
+    problems: list[str]  # a line each
 
 
 def find_runs(path: str) -> Found:

@@ -54,9 +54,9 @@ from xlahouse.ingest.tables.run_tables import write_tables
 class IngestResult:
     """The outcome of one run."""
 
-    run_id: str
-    name: str
-    status: str
+    run_id: str  # the run's id in the warehouse
+    name: str  # the run's name
+    status: str  # complete, partial or no_device_events
     rows: dict[str, int] = field(default_factory=dict)  # by table
     unchanged: bool = False  # the warehouse had it already
     issues: dict[str, int] = field(default_factory=dict)  # findings by severity
@@ -66,9 +66,9 @@ class IngestResult:
 class Options:
     """Options of an ingest that shape or describe the run."""
 
-    mesh: tuple[MeshAxis, ...] | None = None
-    name: str | None = None
-    device_kind: str | None = None
+    mesh: tuple[MeshAxis, ...] | None = None  # major to minor; None: the mesh of the manifest
+    name: str | None = None  # of the run; None: the name of its files
+    device_kind: str | None = None  # such as TPU v6e; None: as the trace states it
     hlo_dump: str | None = None  # folder of the compiler's dumps
     card: str | None = None  # path of a workload card
     clocks: tuple[tuple[str, int], ...] = ()  # offsets in ps, by name of the clock

@@ -15,9 +15,9 @@ RunRow: TypeAlias = dict[str, Any]  # a row of `runs` by column, as Arrow gives 
 class FileEntry(TypedDict):
     """An entry of the column `files` of `runs`."""
 
-    table: str
+    table: str  # name of the table
     path: str  # relative to the warehouse
-    rows: int
+    rows: int  # number of its rows
 
 
 def crcs_of(row: RunRow) -> dict[str, int | None]:
@@ -54,18 +54,18 @@ def types() -> dict[str, pa.DataType]:
 class Column:
     """One column of a table."""
 
-    name: str
+    name: str  # in Parquet and SQL
     type: str  # a key of types()
-    meaning: str
+    meaning: str  # one sentence, with the unit and when it is NULL
 
 
 @dataclass(frozen=True)
 class Table:
     """One table."""
 
-    name: str
+    name: str  # in the warehouse and SQL
     row: str  # meaning of a row
-    columns: tuple[Column, ...]
+    columns: tuple[Column, ...]  # in the order of the file
     sort: tuple[str, ...] = ()  # columns by which its files are sorted
 
     @cached_property

@@ -25,8 +25,8 @@ KEY = "verdict"
 class Verdict:
     """A run's summary and the section that draws it."""
 
-    summary: Summary
-    section: Section
+    summary: Summary  # in words and numbers
+    section: Section  # with its chart
     rows: pl.DataFrame  # of the section
 
 
@@ -34,11 +34,11 @@ class Verdict:
 class ShownFinding:
     """A finding of the verdict, for the template."""
 
-    text: str
-    lever: str
-    page: str
+    text: str  # the finding as a sentence
+    lever: str  # what makes it less
+    page: str  # title of the page with its proof
     href: str  # of the chart that proves it; empty where the site lacks the page
-    view: str
+    view: str  # that has its numbers
 
 
 def read_verdict(source: Queryable, run_id: str, csv: str = "") -> Verdict:

@@ -133,7 +133,7 @@ def headline_sql(facts: PageFacts) -> str:
 class _Metric:
     name: str  # column of run_summary
     label: str  # on the card
-    show: Callable[[float | None], str]
+    show: Callable[[float | None], str]  # number -> its text
     why: Callable[[PageFacts], str]  # why it is not known
     over: str  # what n counts
 

@@ -27,17 +27,17 @@ from xlahouse.reports.setup_facts import evidence
 class IndexCell:
     """A cell: its text, and what sorts it where that is not the text."""
 
-    text: str
-    value: float | None = None
-    hint: str = ""
-    numeric: bool = False
+    text: str  # as it is shown
+    value: float | None = None  # sorts the cell; None: the text does
+    hint: str = ""  # shown on hovering
+    numeric: bool = False  # aligned to the right
 
 
 @dataclass(frozen=True)
 class IndexLink:
     """A page of a run."""
 
-    title: str
+    title: str  # of the page
     href: str  # empty where no page of the run is written
 
 
@@ -49,15 +49,15 @@ class IndexRow:
     runs: list[IndexLink]  # newest first
     pages: list[IndexLink]  # of the newest run, its first page aside
     marks: list[str]  # such as `virtual`: how far its times can be trusted
-    cells: list[IndexCell]
+    cells: list[IndexCell]  # one a column
 
 
 @dataclass(frozen=True)
 class IndexColumn:
     """A column's head."""
 
-    title: str
-    numeric: bool
+    title: str  # of the column
+    numeric: bool  # aligned to the right
     groups: bool  # whether it can group rows
 
 
@@ -65,8 +65,8 @@ class IndexColumn:
 class IndexTable:
     """The table of the index."""
 
-    columns: list[IndexColumn]
-    rows: list[IndexRow]
+    columns: list[IndexColumn]  # from left to right
+    rows: list[IndexRow]  # one a setup
     same: list[str]  # what is the same in all rows, so that no column shows it
     # what no row knows, so that no column shows it, by the reason of the first run
     unknown: list[str]
@@ -81,8 +81,8 @@ class IndexTable:
 class _Fact:
     """A column of a setup's fact."""
 
-    title: str
-    text: Callable[[Row], str | None]
+    title: str  # of the column
+    text: Callable[[Row], str | None]  # row of a run -> its cell; None where it is not known
     value: Callable[[Row], float | None] | None = None  # what sorts it, for numbers
 
 

@@ -23,14 +23,10 @@ HEIGHT = 900  # px of the frame, which scrolls
 
 @dataclass(frozen=True)
 class Shown:
-    """A page that a notebook shows.
+    """A page that a notebook shows."""
 
-    Attributes:
-        html: the whole page, which needs no network.
-        charts: title -> chart as a file has it, with a width of its own, to change and to save.
-    """
-
-    html: str
+    html: str  # the whole page, which needs no network
+    # title -> chart as in a file, with a width of its own, to change and to save
     charts: dict[str, alt.Chart]
 
     def _repr_html_(self) -> str:

@@ -38,7 +38,7 @@ from xlahouse.reports.unchanged import SettingsByRun, read_settings, run_key, sh
 class WrittenSite:
     """The files of a rendering, in the order of the site."""
 
-    pages: list[Path]
+    pages: list[Path]  # all of them
     unchanged: list[Path]  # the part of `pages` that did not have to be drawn again
     stale: list[Path]  # pages of an earlier rendering, of runs that are gone
     problems: list[str]  # own pages that could not be drawn, a line each
@@ -48,8 +48,8 @@ class WrittenSite:
 class _Site:
     """What the pages of one rendering share."""
 
-    source: Queryable
-    files: SiteFiles
+    source: Queryable  # answers the panels' queries
+    files: SiteFiles  # the folder
     runs: list[PageFacts]  # the chosen runs
     pair: list[PageFacts]  # the two to put side by side, or none
     cards: Mapping[str, list[HeadlineCard]]  # run_id -> its headline
@@ -57,7 +57,7 @@ class _Site:
     run_pages: dict[str, tuple[Panel[PageFacts], ...]]  # page -> its panels
     site_pages: dict[str, tuple[Panel[Sequence[PageFacts]], ...]]  # page -> its panels
     own: dict[str, OwnPage]  # name -> page of the user's
-    settings: SettingsByRun
+    settings: SettingsByRun  # of the runs
     single_file: bool  # whether each page holds the script
     problems: list[str] = field(default_factory=list)  # own pages that could not be drawn
 

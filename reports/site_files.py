@@ -22,7 +22,7 @@ CSV_FOLDER = "data"  # folder of the CSV files
 class SiteFiles:
     """A site's folder while it is rendered."""
 
-    folder: Path
+    folder: Path  # that the site is written to
     on_event: Callable[[str], None]  # gets a line for each page
     keys: dict[str, str]  # page's file -> key of its content
     recording: bool = True  # else another process keeps the record

@@ -32,8 +32,8 @@ TRACE_END = ".pftrace"  # of a run's trace for Perfetto
 class Link:
     """A page in the navigation."""
 
-    title: str
-    href: str
+    title: str  # of the page
+    href: str  # relative to the site's folder
     current: bool  # whether it is the page that has the link
 
 
@@ -52,7 +52,7 @@ class Banner:
     """What a reader has to know first."""
 
     head: str  # in bold
-    body: str = ""
+    body: str = ""  # after it
 
 
 def site_html(

@@ -26,7 +26,7 @@ LEAST_RUNS = 3  # fewer are drawn before another process has loaded what it need
 class RunJob:
     """One run's pages to draw."""
 
-    facts: PageFacts
+    facts: PageFacts  # about the run
     cards: list[HeadlineCard]  # its headline
     stem: str  # how the names of its files begin
     pages: Sequence[str]  # which of our pages

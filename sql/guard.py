@@ -86,7 +86,7 @@ PG_CATALOGUE = {
 class Mention:
     """A relation that a query names."""
 
-    name: str
+    name: str  # without its schema
     offset: int | None  # of its first byte in the text; None where the parser lost it
 
 
@@ -113,11 +113,12 @@ class QueryPlan(Enum):
 class Checked:
     """A query that may run, parsed: no later room parses its text again."""
 
-    statement: duckdb.Statement
+    statement: duckdb.Statement  # as DuckDB runs it
     tree: Node  # of the statement; of the one that an EXPLAIN explains
+    # the form of the plan that an EXPLAIN asks for; None: it is no EXPLAIN
     explains: QueryPlan | None
-    relations: Relations
-    parameters: frozenset[str]
+    relations: Relations  # that it names
+    parameters: frozenset[str]  # names of its parameters
 
 
 def check(sql: str, parser: duckdb.DuckDBPyConnection | None = None) -> Checked:

@@ -47,13 +47,13 @@ class QueryWatch:
     Only time in DuckDB counts, not the time in which a caller uses rows.
     """
 
-    connection: duckdb.DuckDBPyConnection
-    on_progress: OnProgress | None = None
-    limit_s: float | None = None
+    connection: duckdb.DuckDBPyConnection  # that runs the query
+    on_progress: OnProgress | None = None  # receives each report of progress
+    limit_s: float | None = None  # time in DuckDB; None: no limit
     rows: int = 0  # read so far
     used_s: float = 0  # in DuckDB so far
     started: float = field(default_factory=time.monotonic)  # seconds of the monotonic clock
-    cancelled: threading.Event = field(default_factory=threading.Event)
+    cancelled: threading.Event = field(default_factory=threading.Event)  # set once it is cancelled
 
     def cancel(self) -> None:
         """End the call that runs, and refuse later calls."""

@@ -50,7 +50,7 @@ TABLES: dict[str, Table] = {**BY_NAME, RUN_SETTINGS.name: RUN_SETTINGS}
 class ViewColumn:
     """A column of a view."""
 
-    name: str
+    name: str  # of the column
     meaning: str  # the comment above it
 
 
@@ -59,7 +59,7 @@ class View:
     """One view file."""
 
     name: str  # with its version
-    sql: str
+    sql: str  # text of its file
     own: bool = False  # whether it is a user's, not shipped
     folder: str = ""  # of views/, where it is shipped
 
@@ -197,7 +197,7 @@ def parse_view(view: View) -> exp.Query:
 class Library:
     """All views by name, and the order in which they can be created."""
 
-    views: dict[str, View]
+    views: dict[str, View]  # by name
 
     @cached_property
     def pointers(self) -> dict[str, str]:

@@ -21,17 +21,11 @@ WALL = 2
 
 @dataclass(frozen=True)
 class QueryLimits:
-    """Limits of each query; None: no limit.
+    """Limits of each query; None: no limit."""
 
-    Attributes:
-        timeout_s: time in DuckDB.
-        memory_bytes: memory; sorts and joins beyond it use files.
-        rows: rows of an answer that are given.
-    """
-
-    timeout_s: float | None = None
-    memory_bytes: int | None = None
-    rows: int | None = None
+    timeout_s: float | None = None  # time in DuckDB
+    memory_bytes: int | None = None  # memory; sorts and joins beyond it use files
+    rows: int | None = None  # rows of an answer that are given
 
     @property
     def memory(self) -> str | None:

@@ -32,8 +32,8 @@ FEW_RUNS = 64
 class PackedRuns:
     """A pack as it is when a warehouse is opened."""
 
-    place: Place
-    pack: Pack
+    place: Place  # the warehouse
+    pack: Pack  # names its files and their runs
     runs: frozenset[str]  # whose rows it holds as they are now
 
     def has(self, table: str) -> bool:

@@ -30,9 +30,9 @@ JOINS = {"INNER", "LEFT"}
 class RunFilter:
     """A condition that rows meet: the run's id, or its name, is one of some texts and parameters."""
 
-    by_name: bool
-    texts: frozenset[str]
-    parameters: frozenset[str] = frozenset()
+    by_name: bool  # whether it compares names, not ids
+    texts: frozenset[str]  # that it compares with
+    parameters: frozenset[str] = frozenset()  # whose values it compares with
 
 
 def find_filters(tree: Node) -> tuple[RunFilter, ...]:

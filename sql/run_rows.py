@@ -28,7 +28,7 @@ FILES = """
 class RunRows:
     """Where the rows of `runs` are, by run_id."""
 
-    place: Place
+    place: Place  # the warehouse
     single: tuple[str, ...]  # runs whose row is in a file of its own
     indexed: tuple[str, ...] = ()  # runs whose row is in the index
     stale: tuple[str, ...] = ()  # runs whose row in the index is out of date

@@ -28,8 +28,8 @@ _LAST = 4000  # characters at the end of a log that state why a process ended
 class ChildLimits:
     """Bounds of one child process."""
 
-    seconds: float = 3600.0
-    memory_gib: float = 16.0
+    seconds: float = 3600.0  # from its start to its end
+    memory_gib: float = 16.0  # of its data: heap and private mappings
 
 
 def run_child(

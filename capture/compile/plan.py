@@ -46,7 +46,7 @@ class CompileEvent:
 class Alike:
     """Experiments whose programs are the same; the first stands for all."""
 
-    first: Experiment
+    first: Experiment  # the experiment that is compiled
     target: Target  # chips to compile for
     names: tuple[str, ...]  # of all
 

@@ -25,7 +25,7 @@ CACHE = ".compiled"  # folder beside the captures' models
 class Compiler:
     """The Python that has jax and libtpu, and their versions."""
 
-    python: str
+    python: str  # path of its executable
     versions: dict[str, str]  # package -> version
 
     @classmethod

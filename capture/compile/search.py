@@ -24,8 +24,8 @@ _SPLITTING = ("tp", "sp", "fsdp", "ep", "pp")
 class Trial:
     """A number of batch units, and the HBM that the compiler asks for."""
 
-    units: int
-    needed_bytes: float
+    units: int  # the batch, in the least steps that the mesh allows
+    needed_bytes: float  # of one chip
 
 
 # Compiles all programs of an experiment: bytes of HBM that the largest needs.

@@ -70,7 +70,7 @@ class Spent:
 class SliceHours:
     """What a plan takes on one slice."""
 
-    slice: Slice
+    slice: Slice  # by its type, such as v6e-8
     experiments: int  # of the plan, for this slice
     spent: Spent  # all of them; the VM's own start is in `hours`
 

@@ -12,8 +12,8 @@ MIXED, PREFILL_FIRST = "mixed", "prefill_first"
 class Turn:
     """A request's part in a step: it gets one token."""
 
-    request: int
-    slot: int
+    request: int  # number of the request, from 0
+    slot: int  # number of the slot that holds its sequence
 
 
 @dataclass(frozen=True)

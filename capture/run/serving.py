@@ -36,8 +36,8 @@ NO_COST = (
 class Received:
     """What one request got."""
 
-    slot: int
-    tokens: list[int] = field(default_factory=list)
+    slot: int  # number of the slot that held its sequence
+    tokens: list[int] = field(default_factory=list)  # in the order in which they came
     launches: list[int] = field(default_factory=list)  # [token] the last launch of its step
 
 

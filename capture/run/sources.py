@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class OpenedWeights:
     """An experiment's weights, and its model as they decide it."""
 
-    source: WeightSource
+    source: WeightSource  # gives the weights by name
     experiment: Experiment  # as it runs: with the sizes of a checkpoint's config.json
     further: dict[str, ConfigValue]  # fields of config.json that presets lack
     notes: list[str]  # for the manifest, one sentence each

@@ -79,9 +79,8 @@ class WantedVm:
     network: str | None = None  # gcloud's --network
     subnetwork: str | None = None  # gcloud's --subnetwork
     service_account: str | None = None  # gcloud's --service-account
-    valid_for: str = (
-        "6h"  # chips that are not granted until then are not granted, nor billed, at all
-    )
+    # how long the request waits; chips that are not granted by then are never billed
+    valid_for: str = "6h"
 
     @property
     def words(self) -> list[str]:

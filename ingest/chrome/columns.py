@@ -66,7 +66,7 @@ class _Threads(dict[Key, int]):
 class Trace:
     """A Chrome trace as columns."""
 
-    document: Document
+    document: Document  # the text around the events, and its damage
     # CHROME_EVENTS and `event` (number in file order), without metadata events
     events: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=CHROME_EVENTS))
     lines: list[Line] = field(default_factory=list)  # pid and tid, by number of the line

@@ -20,19 +20,19 @@ class _Entry(msgspec.Struct, gc=False):
     The decoder looks for a key after the one it found last.
     """
 
-    ph: object = None
-    cat: object = None
-    name: object = None
-    pid: object = None
-    tid: object = None
-    ts: object = None
-    dur: object = None
-    args: object = None
-    id: object = None
-    bp: object = None
-    bind_id: object = None
-    flow_in: object = None
-    flow_out: object = None
+    ph: object = None  # phase: the kind of entry, such as X for a span
+    cat: object = None  # category
+    name: object = None  # of the event
+    pid: object = None  # process
+    tid: object = None  # thread
+    ts: object = None  # start, us
+    dur: object = None  # duration, us
+    args: object = None  # arguments, an object
+    id: object = None  # of an arrow
+    bp: object = None  # `e`: an arrow ends at the slice around it
+    bind_id: object = None  # of an arrow that two slices state
+    flow_in: object = None  # whether that arrow ends here
+    flow_out: object = None  # whether that arrow leaves here
 
 
 class _Beside(_Entry, gc=False):

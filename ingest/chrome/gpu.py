@@ -31,11 +31,11 @@ _KERNEL_STATS: ColumnTypes = {
 class _KernelArgs(msgspec.Struct):
     """Arguments of a kernel, or of the call that launched it. Exports write all of them as strings."""
 
-    correlation_id: int | str | None = None
-    hlo_op: str | None = None
-    hlo_module: str | None = None
-    memcpy_details: str | None = None
-    program_id: int | str | None = None
+    correlation_id: int | str | None = None  # shared by a kernel and the call that launched it
+    hlo_op: str | None = None  # name of the instruction
+    hlo_module: str | None = None  # name of the program
+    memcpy_details: str | None = None  # kind, size and ends of a copy
+    program_id: int | str | None = None  # of the program
     name: str | None = None  # path in the model
 
 

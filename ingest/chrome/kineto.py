@@ -101,8 +101,8 @@ def _ran_on_device(events: pl.DataFrame) -> pl.Series:
 class _Place(msgspec.Struct, gc=False):
     """Where a kernel ran, by its arguments."""
 
-    device: Key = None
-    stream: Key = None
+    device: Key = None  # number of the GPU
+    stream: Key = None  # number of the stream
 
 
 def _with_device(kernels: pl.DataFrame) -> pl.DataFrame:

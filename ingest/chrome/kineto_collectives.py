@@ -46,7 +46,7 @@ _UNEVEN = r"(?i)all_?to_?all_?v"  # every rank sends and receives its own amount
 class NcclTransfer:
     """What a kernel transfers; None where the trace does not state it."""
 
-    name: str
+    name: str  # of the kernel
     kind: str | None  # as HLO names it
     dtype: str | None = None  # HLO's element type
     elements_in: int | None = None  # of one device

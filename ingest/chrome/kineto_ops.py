@@ -47,7 +47,7 @@ class Kernels:
 
     ops: pl.DataFrame  # frames.OPS without device_id, with `ordinal`
     programs: list[Program]  # one for each transfer that the trace describes
-    issues: list[Issue]
+    issues: list[Issue]  # findings about them
 
 
 def read_kernels(

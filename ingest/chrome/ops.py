@@ -46,14 +46,14 @@ _TOLD = ("long_name", "tf_op", "source")
 class _OpArgs(msgspec.Struct):
     """Arguments of an op. Exports write all of them as strings; numbers are read too."""
 
-    hlo_category: object = None
-    long_name: object = None
-    tf_op: object = None
-    source: object = None
-    flops: object = None
-    model_flops: object = None
-    bytes_accessed: object = None
-    program_id: object = None
+    hlo_category: object = None  # such as convolution fusion
+    long_name: object = None  # the instruction's HLO text
+    tf_op: object = None  # path in the model
+    source: object = None  # file and line
+    flops: object = None  # of one execution, as the compiler counts them
+    model_flops: object = None  # of one execution, as the model's mathematics counts them
+    bytes_accessed: object = None  # by one execution, from all memories
+    program_id: object = None  # of the program
 
 
 def read_ops(rows: pl.DataFrame, async_line: str) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -34,7 +34,7 @@ class ChromeSpans:
     rows: pl.DataFrame
     refused: pl.DataFrame  # (event, line) of events that are no span
     start_ns: int | None  # UNIX time of time zero; None where unknown
-    issues: list[Issue]
+    issues: list[Issue]  # findings about them
 
 
 def find_spans(events: pl.DataFrame, base_ns: int | None, source: str) -> ChromeSpans:

@@ -108,7 +108,7 @@ def _launches(rows: pl.DataFrame, device_id: int) -> pl.DataFrame:
 class _ModuleArgs(msgspec.Struct):
     """Arguments of a launch."""
 
-    program_id: str | int | None = None
+    program_id: str | int | None = None  # of the program
 
 
 def _program_id(args: str | None) -> int | None:

@@ -33,9 +33,8 @@ class Clock:
     component: int  # clocks of one component can be compared: the file of its reference
     state: str = REFERENCE  # or ALIGNED, AMBIGUOUS, UNCONNECTED
     move: TimeMove = UNMOVED  # to the component's reference
-    evidence: str | None = (
-        None  # how launches of both clocks were matched; NULL where they were not
-    )
+    # how launches of both clocks were matched; None where they were not
+    evidence: str | None = None
     spread_ps: int | None = None  # p95 less p5 of the residuals
     pairs: int = 0  # matched ends
 
@@ -46,8 +45,8 @@ class Meeting:
 
     first: int  # file
     second: int  # file
-    first_device: int
-    second_device: int
+    first_device: int  # of the first file
+    second_device: int  # of the second file
 
 
 def meetings(

@@ -52,8 +52,8 @@ class Units:
 class Shift:
     """Launch k of the reference is launch k + `by` of the other clock."""
 
-    by: int
-    fit: Fit
+    by: int  # launches
+    fit: Fit  # of the two clocks under it
 
 
 def fit_line(ends_ps: Integers, differences_ps: Integers) -> Fit | None:

@@ -35,7 +35,7 @@ class Side:
 class Match:
     """Two clocks compared. fit is None where nothing decides how their launches correspond."""
 
-    evidence: str | None = None
+    evidence: str | None = None  # sequence number, step marker or time; None: nothing decides
     fit: Fit | None = None  # the second clock against the first
 
 

@@ -20,29 +20,29 @@ _NUMBER = re.compile(r"\d{1,18}")
 
 
 class _Window(msgspec.Struct):
-    estimated_cycles: str | int | None = None
+    estimated_cycles: str | int | None = None  # of one execution
 
 
 class _Algorithm(msgspec.Struct):
-    emitter: str | None = None
-    strategy: str | None = None
-    debug: str | None = None
+    emitter: str | None = None  # the part of the compiler that emits the transfer
+    strategy: str | None = None  # its way over the links
+    debug: str | None = None  # text with its colours, phases and rings
 
 
 class _Config(msgspec.Struct):
-    window_config: _Window | None = None
-    collective_algorithm_config: _Algorithm | None = None
+    window_config: _Window | None = None  # costs of a fusion or a convolution
+    collective_algorithm_config: _Algorithm | None = None  # the way of a transfer
 
 
 @dataclass(frozen=True)
 class CompilerNotes:
     """The columns of `instructions` that come from a backend_config; None where it does not say."""
 
-    estimated_cycles: int | None = None
-    collective_emitter: str | None = None
-    collective_strategy: str | None = None
-    collective_colors: int | None = None
-    collective_phases: int | None = None
+    estimated_cycles: int | None = None  # of one execution
+    collective_emitter: str | None = None  # the part of the compiler that emits the transfer
+    collective_strategy: str | None = None  # its way over the links
+    collective_colors: int | None = None  # parts of the payload that take ways of their own
+    collective_phases: int | None = None  # of each colour
     collective_rings: str | None = None  # devices on a ring by phase, of each colour: `4 4,4 4`
     collective_detail: str | None = None  # all that the compiler says of it
 

@@ -19,12 +19,12 @@ TEMPORARY = "temporary"
 class _Value:
     """A value in a place of an allocation, from its first use to its last."""
 
-    number: int
-    offset: int
-    size: int
-    maker: HloInstruction | None
+    number: int  # of the logical buffer
+    offset: int  # in its allocation, bytes
+    size: int  # bytes
+    maker: HloInstruction | None  # the instruction that defines it; None where it is not known
     first: int | None  # NULL outside the schedule
-    last: int | None
+    last: int | None  # last use, as a place in the schedule; NULL outside it
 
     @property
     def span(self) -> tuple[int, int]:

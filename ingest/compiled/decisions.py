@@ -56,7 +56,7 @@ class Decisions:
     executed: pl.DataFrame
     buffers: list[dict[str, object]]  # rows of the buffers table, without run_id and world
     programs: list[dict[str, object]]  # rows of the programs table, likewise
-    issues: list[Issue]
+    issues: list[Issue]  # findings about the programs
 
 
 def decisions(programs: Iterable[Program], ops: pl.DataFrame, source: str) -> Decisions:

@@ -22,8 +22,8 @@ _RUNS_OTHERS = (b"while", b"conditional", b"call")
 class Scope(NamedTuple):
     """A place in the model."""
 
-    layer: int | None
-    component: str | None
+    layer: int | None  # number of the decoder layer; None outside of them
+    component: str | None  # part of the model, such as attention; None where it is not known
 
 
 NOWHERE = Scope(None, None)

@@ -46,9 +46,10 @@ _MOST_ROUNDS = 8  # until values that loops carry around change no more: one a l
 class ValueFlow:
     """The values in the results of a program's instructions, and the last use of each value."""
 
-    program: Program
+    program: Program  # with a schedule
     places: Mapping[int, int]  # of instructions in the schedule, by id
     defined: Mapping[int, Mapping[Index, int]]  # values by instruction and part
+    # values that each instruction's result may hold, by id
     results: dict[int, Values] = field(default_factory=dict)
     callers: dict[int, HloInstruction] = field(default_factory=dict)  # by id of a computation
 

@@ -35,11 +35,11 @@ _KNOWN_CALLS = (
 class Work:
     """Work of a program's instructions; what is not known is None."""
 
-    program: Program
+    program: Program  # whose instructions are asked about
     # By id: what is worked out once. Until it is, damaged HLO that calls itself finds a stand-in.
     _flops: dict[int, int | None] = field(default_factory=dict)
-    _reads: dict[int, int | None] = field(default_factory=dict)
-    _writes: dict[int, int | None] = field(default_factory=dict)
+    _reads: dict[int, int | None] = field(default_factory=dict)  # likewise, bytes from HBM
+    _writes: dict[int, int | None] = field(default_factory=dict)  # likewise, bytes into HBM
 
     def flops(self, instruction: HloInstruction) -> int | None:
         """Floating-point operations of its dots and convolutions, and of those in its fusion.

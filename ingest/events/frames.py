@@ -238,15 +238,15 @@ def owned(frame: pl.DataFrame) -> pl.DataFrame:
 class Device:
     """A device that the trace has events of."""
 
-    device_id: int
-    plane: str
+    device_id: int  # number in its world
+    plane: str  # name of its plane
     kind: str  # such as TPU v6 Lite or cpu
     core: str  # tensorcore, sparsecore, gpu or cpu
     local_ordinal: int | None = None  # number within the host
     chip_id: int | None = None  # global number of its chip
-    host: str | None = None
-    peak_flops: float | None = None
-    peak_hbm_bytes_per_s: float | None = None
+    host: str | None = None  # name of its host; None where the trace lacks it
+    peak_flops: float | None = None  # FLOP/s, as the trace states it
+    peak_hbm_bytes_per_s: float | None = None  # as the trace states it
     inferred: bool = False  # identity was deduced
 
 
@@ -267,16 +267,21 @@ class HostRows(Protocol):
 class PlaneEvents:
     """Everything that a reader made of one plane."""
 
-    devices: list[Device] = field(default_factory=list)
-    ops: pl.DataFrame = field(default_factory=lambda: empty(OPS))
+    devices: list[Device] = field(default_factory=list)  # whose events the plane holds
+    ops: pl.DataFrame = field(default_factory=lambda: empty(OPS))  # executions of instructions
+    # executions of programs
     launches: pl.DataFrame = field(default_factory=lambda: empty(LAUNCHES))
+    # events of the host's threads
     host_events: pl.DataFrame = field(default_factory=lambda: empty(HOST_EVENTS))
-    counters: pl.DataFrame = field(default_factory=lambda: empty(COUNTERS))
-    markers: pl.DataFrame = field(default_factory=lambda: empty(MARKERS))
+    counters: pl.DataFrame = field(default_factory=lambda: empty(COUNTERS))  # samples
+    markers: pl.DataFrame = field(default_factory=lambda: empty(MARKERS))  # of steps
+    # of keys and values
     kv_transfers: pl.DataFrame = field(default_factory=lambda: empty(KV_TRANSFERS))
+    # calls that enqueued launches
     producers: pl.DataFrame = field(default_factory=lambda: empty(PRODUCERS))
+    # how many events of each line became rows
     coverage: pl.DataFrame = field(default_factory=lambda: empty(COVERAGE))
-    issues: list[Issue] = field(default_factory=list)
+    issues: list[Issue] = field(default_factory=list)  # findings about the plane
     op_events: OpEvents | None = None  # more of the plane's ops, which the reader has by kind
     host_pieces: HostRows | None = None  # more of the host events, read piece by piece
     # reads ops, host_events and counters that were put off, so that a run's ops are never in memory at once

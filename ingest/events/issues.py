@@ -12,8 +12,8 @@ Severity: TypeAlias = Literal["info", "warning", "error"]
 class Issue:
     """A finding, as a row of the table `issues` without its run."""
 
-    severity: Severity
-    code: str
+    severity: Severity  # error, warning or info
+    code: str  # stable name of its kind
     message: str  # what was found, what it costs, and what to try
     source: str  # file, plane, line or run that it is about
     count: int = 1  # events or rows that it concerns
@@ -24,9 +24,8 @@ class Code:
     """A kind of finding; `found` makes one."""
 
     code: str  # stable name, as in the column `code` of the table `issues`
-    severity: (
-        Severity  # error: the run is partial or wrong; warning: some values are; info: nothing is
-    )
+    # error: the run is partial or wrong; warning: some values are; info: none is
+    severity: Severity
     meaning: str  # what was found
     cost: str  # what is missing or uncertain because of it
     remedy: str = ""  # what to try; empty where nothing helps, or each finding's own text states it

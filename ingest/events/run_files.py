@@ -21,9 +21,9 @@ def readable(name: str) -> str:
 class RunFiles:
     """The files of one run, and its manifest's place where it has one."""
 
-    name: str
-    paths: tuple[str, ...]
-    manifest_path: str | None = None
+    name: str  # of the run
+    paths: tuple[str, ...]  # of its trace files
+    manifest_path: str | None = None  # None without a manifest
     # xplane -> the Chrome trace that is read where the xplane cannot be
     spares: tuple[tuple[str, str], ...] = ()
     replaced: tuple[tuple[str, str], ...] = ()  # xplane that could not be read -> why
@@ -63,7 +63,7 @@ class RunFiles:
 class RankInName:
     """What the name of a file states about its process."""
 
-    host: str
+    host: str  # name of the host
     first_number: int  # of its devices, where their planes do not state it
 
 

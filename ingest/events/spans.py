@@ -15,8 +15,8 @@ class KeyedSpans(NamedTuple):
     """Intervals: columns of one length."""
 
     key: Integers  # number from 0 of the interval's owner, such as a step
-    start_ps: Integers
-    duration_ps: Integers
+    start_ps: Integers  # of each interval
+    duration_ps: Integers  # of each interval
 
     def take(self, rows: Integers) -> KeyedSpans:
         """The intervals in these rows."""

@@ -13,7 +13,7 @@ from xlahouse.ingest.events.arrays import Integers
 class TimeMove:
     """Moves times: t -> t + later_ps - drift x t. Order is kept, since a drift is far below 1."""
 
-    later_ps: int = 0
+    later_ps: int = 0  # ps that are added at time zero
     drift: float = 0.0  # ps that the clock gains a ps
 
     def __bool__(self) -> bool:

@@ -32,11 +32,11 @@ AHEAD = 1 << 17
 class Mark:
     """What any write to a local file changes, and any other file in its place."""
 
-    device: int
-    inode: int
-    bytes: int
-    modified_ns: int
-    changed_ns: int
+    device: int  # number of the disk
+    inode: int  # number of the file on it
+    bytes: int  # size of the file
+    modified_ns: int  # UNIX time of the last change of its contents
+    changed_ns: int  # UNIX time of the last change of its contents or name
 
     @classmethod
     def of(cls, file: int) -> Mark:
@@ -49,9 +49,9 @@ class Mark:
 class SourceFile:
     """A file's identity."""
 
-    path: str
-    bytes: int
-    sha256: str
+    path: str  # path or URL
+    bytes: int  # its size
+    sha256: str  # of its contents
     mark: Mark | None = None  # of a local file, when it was hashed
     recent: bool = False  # whether it had just been written: its mark alone tells too little
 
@@ -78,16 +78,13 @@ def identify(path: str) -> SourceFile:
 
 @dataclass
 class TraceFile:
-    """A file that is read piece by piece; it is open only while it is read.
+    """A file that is read piece by piece; it is open only while it is read."""
 
-    Attributes:
-        fault: why a piece could not be read; readers may take that for damage, so `check` raises it.
-        held: all of a small file, or of one on another machine, once a piece of it was read.
-    """
-
-    source: SourceFile
+    source: SourceFile  # the file's identity
     place: str  # its path on its file system
+    # why a piece could not be read: readers may take that for damage, so `check` raises it
     fault: Exception | None = field(default=None, init=False)
+    # all of a small file, or of one on another machine, once a piece of it was read
     held: memoryview | None = field(default=None, init=False)
     # start and contents of the bytes that were read last with a small piece
     ahead: tuple[int, memoryview] = field(default=(0, memoryview(b"")), init=False)
@@ -174,9 +171,9 @@ class TraceFile:
 class FilePart:
     """Some bytes of a file that are read when they are asked for; a slice reads nothing."""
 
-    file: TraceFile
-    start: int
-    size: int
+    file: TraceFile  # that holds the bytes
+    start: int  # first byte
+    size: int  # number of bytes
 
     def __len__(self) -> int:
         return self.size

@@ -40,7 +40,7 @@ _SHOWN = 5  # names in a message
 class Dump:
     """A file that holds a module's HLO."""
 
-    path: str
+    path: str  # of the file
     compilation: str  # shared by the files of one compilation
     rank: tuple[int, int]  # of the files of one compilation, the one with the lowest rank is read
     program_id: int | None = None  # where the file's name states it

@@ -45,10 +45,10 @@ _EXCHANGES = ("collective-permute", "send-recv")
 class Grouped:
     """A collective of a program, whose groups are not made yet: a few numbers may stand for millions."""
 
-    program: Program
+    program: Program  # the program that holds it
     op: str  # by which its events name it
-    collective: HloInstruction
-    kind: str | None
+    collective: HloInstruction  # the instruction that transfers
+    kind: str | None  # of the transfer, such as all-gather
 
     @property
     def members(self) -> int:
@@ -63,9 +63,9 @@ class Grouped:
 class GroupRows:
     """The rows, as columns under construction."""
 
-    groups: list[pl.DataFrame] = field(default_factory=list)
-    pairs: list[pl.DataFrame] = field(default_factory=list)
-    issues: list[Issue] = field(default_factory=list)
+    groups: list[pl.DataFrame] = field(default_factory=list)  # GROUP_COLUMNS
+    pairs: list[pl.DataFrame] = field(default_factory=list)  # PAIR_COLUMNS
+    issues: list[Issue] = field(default_factory=list)  # findings about groups
     known: set[int] = field(default_factory=set)  # programs that have rows of groups
 
     @property

@@ -66,8 +66,8 @@ _FIELDS_OF_ATTRIBUTE = {
 class InstructionLine:
     """The names that an instruction's text holds, to be resolved where the other instructions are known."""
 
-    name: str
-    is_root: bool
+    name: str  # of the instruction
+    is_root: bool  # whether its computation returns it
     # (name, text of the shape); "" for one that is not stated
     operands: tuple[tuple[str, str], ...]
     called: tuple[str, ...]  # names of the computations that it calls

@@ -31,16 +31,17 @@ class DcnPart:
     """What a send, a recv or a done of theirs does in a transfer between slices."""
 
     role: str  # start, done; or update, which runs while the transfer is in flight
-    kind: str
+    kind: str  # of the transfer, such as all-gather
     start: HloInstruction  # the send, else the recv
     data: Shape  # what is sent; of an all-gather, what is received
-    target: bytes
+    target: bytes  # name of the rendezvous, shared by all parts of a transfer
 
 
 @dataclass
 class _Rendezvous:
     """The instructions of one transfer, by opcode."""
 
+    # opcode -> its instructions
     members: dict[bytes, list[HloInstruction]] = field(
         default_factory=lambda: {opcode: [] for opcode in _OPCODES}
     )

@@ -36,7 +36,7 @@ _COUNT = re.compile(r"[0-9]{1,9}")
 class ReadProgram:
     """A program that was read from text."""
 
-    program: Program
+    program: Program  # all that could be read
     problems: list[str]  # a line for each piece of the text that could not be read
 
     def issues(self, source: str) -> list[Issue]:
@@ -51,14 +51,15 @@ class ReadProgram:
 class _Module:
     """A module under construction."""
 
-    proto: HloModule = field(default_factory=new_module)
+    proto: HloModule = field(default_factory=new_module)  # the module as a message
     # of each instruction the computation that holds it, its message, and the names in its text
     lines: list[tuple[HloComputation, HloInstruction, InstructionLine]] = field(
         default_factory=list
     )
     unseen: list[HloInstruction] = field(default_factory=list)  # as in Program
+    # a line for each piece of the text that could not be read
     problems: list[str] = field(default_factory=list)
-    next_id: int = 1
+    next_id: int = 1  # of the next instruction or computation
 
     def computation(self, name: str) -> HloComputation:
         self.next_id += 1

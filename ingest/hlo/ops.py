@@ -52,9 +52,9 @@ _OPCODES = frozenset(
 class OpFacts:
     """Facts of an op in the HLO."""
 
-    op: str
-    opcode: str
-    category: str
+    op: str  # name of the instruction
+    opcode: str  # of the instruction
+    category: str  # as in the table ops
     role: str  # sync; or start, update, done of an async pair
     # On a done or an update its start, on a start that a loop's done may end the loop's own start.
     start_op: str | None = None  # None where it cannot be found
@@ -62,9 +62,8 @@ class OpFacts:
     kind: str | None = None  # of the transfer
     dtype: str | None = None  # of the transfer
     payload_bytes: int | None = None  # of the transfer (METRICS, Bytes)
-    payload_is_bound: bool | None = (
-        None  # a dimension is dynamic, so that it may be less; NULL if unknown
-    )
+    # whether a dimension is dynamic, so that it may be less; None if unknown
+    payload_is_bound: bool | None = None
 
 
 def op_facts(program: Program, instruction: HloInstruction) -> OpFacts:

@@ -26,9 +26,9 @@ _UINT64 = 2**64
 class Program:
     """A compiled program: an HloModule with its instructions by id."""
 
-    program_id: int
-    module: str
-    proto: HloModule
+    program_id: int  # as in the table ops
+    module: str  # name of the HLO module
+    proto: HloModule  # the module as a message
     assignment_assumed: bool = False  # no device assignment is stated, so it has the usual one
     unseen: tuple[HloInstruction, ...] = ()  # operands of which only name and shape are known
     opaque: frozenset[int] = frozenset()  # ids of instructions that call unknown computations

@@ -79,7 +79,7 @@ class ProgramFacts:
     pairs: pl.DataFrame  # PAIR_COLUMNS, of the permutes, sends and recvs
     instructions: list[dict[str, object]]  # rows of the instructions table, without run_id
     logical_ids: set[int]  # all devices that the programs name
-    issues: list[Issue]
+    issues: list[Issue]  # findings about the programs
     slices: dict[int, int] = field(default_factory=dict)  # of a device, where the programs tell it
 
 
@@ -87,10 +87,11 @@ class ProgramFacts:
 class _Rows:
     """Rows under construction, of one program or of many."""
 
-    ops: list[dict[str, object]] = field(default_factory=list)
-    collectives: list[Grouped] = field(default_factory=list)
+    ops: list[dict[str, object]] = field(default_factory=list)  # FACT_COLUMNS
+    collectives: list[Grouped] = field(default_factory=list)  # those whose groups are to be made
+    # of the table instructions, without run_id
     instructions: list[dict[str, object]] = field(default_factory=list)
-    issues: list[Issue] = field(default_factory=list)
+    issues: list[Issue] = field(default_factory=list)  # findings about the programs
 
     def extend(self, other: _Rows) -> None:
         for name, rows in vars(self).items():

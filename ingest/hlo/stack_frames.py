@@ -47,7 +47,7 @@ def _entry(table: Repeated[Item], number: int) -> Item | None:
 class _Names:
     """A table of names: lines such as `1 "model.py"`."""
 
-    entries: ScalarList[bytes]
+    entries: ScalarList[bytes]  # name of each number, from 1
 
     def skip(self) -> None:
         """Add an entry without a name."""
@@ -65,7 +65,7 @@ class _Names:
 class _Records:
     """A table of records: lines such as `1 {file_name_id=1 function_name_id=1 line=7}`."""
 
-    entries: MessageList[FileLocation] | MessageList[StackFrame]
+    entries: MessageList[FileLocation] | MessageList[StackFrame]  # record of each number, from 1
     columns: tuple[str, ...]  # fields that we read
 
     def skip(self) -> None:

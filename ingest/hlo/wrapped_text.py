@@ -31,7 +31,7 @@ class WrapperFacts:
     Bytes are known where each result is its operand but for the size of one dimension.
     """
 
-    dtype: str | None = None
+    dtype: str | None = None  # element type
     operand_bytes: int | None = None  # of one device
     result_bytes: int | None = None  # of one device
     kind: str | None = None  # of the transfer, where names and shapes agree on it

@@ -40,10 +40,10 @@ ROWS = {
 class WantedGaps:
     """Which events of a file's threads say what a host did in gaps."""
 
-    file: int
-    threads: frozenset[str]
+    file: int  # number of the file
+    threads: frozenset[str]  # names of the threads that enqueued launches
     begin: Integers  # of the times in which a device has a gap
-    end: Integers
+    end: Integers  # of the same times, in the same order
 
     @classmethod
     def of(cls, gaps: pl.DataFrame) -> dict[int, WantedGaps]:

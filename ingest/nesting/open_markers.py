@@ -22,14 +22,15 @@ _UNDECIDED = (*(None for _ in _FOUND), True)
 class _Marker(NamedTuple):
     """A step marker."""
 
+    # host and thread; None for the thread: markers of all its threads
     scope: tuple[str, str | None]
-    thread: str | None
-    start_ps: int
-    end_ps: int
-    marker: int
-    phase: str | None
-    request: int | None
-    step: int | None
+    thread: str | None  # name of its thread; None where unknown
+    start_ps: int  # on the clock of the host
+    end_ps: int  # on the clock of the host
+    marker: int  # number of the marker
+    phase: str | None  # of the step
+    request: int | None  # number of the request; None where the marker names none
+    step: int | None  # number of the step; None where the marker names none
 
 
 def open_markers(launches: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:

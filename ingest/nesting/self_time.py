@@ -13,7 +13,7 @@ class _LineOps(NamedTuple):
     """Ops of one line by start, and of those that start together the longer first: columns of one length."""
 
     row: Integers  # among the ops of all lines
-    start: Integers
+    start: Integers  # ps
     end: Integers  # later than the start
 
     @classmethod
@@ -74,8 +74,8 @@ class Nest(NamedTuple):
     """Events that nest, by start: columns of one length."""
 
     row: Integers  # among the events that were given
-    start: Integers
-    end: Integers
+    start: Integers  # ps
+    end: Integers  # ps
     parent: Integers  # place here of the innermost event around it, before it; -1 for none
 
 

@@ -25,7 +25,7 @@ class Circuits:
     transfers: pl.DataFrame  # instance, axis, wire_bytes: what is sent over circuits
     at_once: int  # ports of a device
     delay_ps: int  # that a change takes
-    policy: str
+    policy: str  # when ports change, by a name of POLICIES
 
 
 class Traffic(NamedTuple):
@@ -34,7 +34,7 @@ class Traffic(NamedTuple):
     meeting: Integers  # number of the meeting
     axis: Integers  # number of the axis, by name
     begin_ps: Integers  # without circuits
-    end_ps: Integers
+    end_ps: Integers  # without circuits
     wire_bytes: NDArray[np.float64]  # NaN where they are not known
     first: Integers  # place in `device` of its first device; one more than there are meetings
     device: Integers  # devices whose ports a meeting takes
@@ -59,9 +59,9 @@ class CircuitPlan(NamedTuple):
 class _Span:
     """Traffic of a port from one change to the next, or a burst: consecutive transfers of a device's axis."""
 
-    change: int = SET_UP
-    traffic: list[int] = field(default_factory=list)
-    end_ps: int = FREE
+    change: int = SET_UP  # number of the change that the traffic waits for; SET_UP before the first
+    traffic: list[int] = field(default_factory=list)  # its meetings, by place in Traffic
+    end_ps: int = FREE  # of its last transfer; FREE without one
 
     def add(self, place: int, end_ps: int) -> None:
         self.traffic.append(place)
@@ -72,10 +72,11 @@ class _Span:
 class _Device:
     """Ports by their axis, the one that was used last at the end, and the device's last two bursts."""
 
+    # axis -> traffic of its port; the one used last stands last
     ports: OrderedDict[int, _Span] = field(default_factory=OrderedDict)
-    axis: int = -1
-    burst: _Span = field(default_factory=_Span)
-    burst_before: _Span = field(default_factory=_Span)
+    axis: int = -1  # of the current burst; -1 before the first
+    burst: _Span = field(default_factory=_Span)  # the current burst
+    burst_before: _Span = field(default_factory=_Span)  # the burst before it
 
     def pass_traffic(self, place: int, axis: int, end_ps: int) -> None:
         """Note traffic, whether circuits carry it or not."""

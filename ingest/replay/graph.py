@@ -22,12 +22,10 @@ class Graph(NamedTuple):
     """Points by line and measured time, and edges between points: columns."""
 
     head: Mask  # of each point, whether a line begins with it
-    at_ps: (
-        Integers  # of each point, its measured time; any that orders it, where it was not measured
-    )
-    lag_ps: (
-        Integers  # of each point, least time after the one before it; of a head, after time zero
-    )
+    # of each point, its measured time; any that orders it, where it was not measured
+    at_ps: Integers
+    # of each point, least time after the one before it; of a head, after time zero
+    lag_ps: Integers
     source: Integers  # of each edge, place of the point that is waited for
     target: Integers  # of each edge, place of the point that waits
     edge_ps: Integers  # of each edge, least time from source to target
@@ -37,13 +35,12 @@ class Graph(NamedTuple):
 class Replay:
     """A graph that is prepared to be replayed with many costs."""
 
-    graph: Graph
+    graph: Graph  # the graph itself
     joint: Integers  # place of each joint among the points, ascending
     behind: Integers  # of each point, the last joint at it or before it on its line, by its place in `joint`
     alone: Mask  # of each joint, whether no point of its line decides it
-    waits: (
-        Integers  # of each wait between joints, which one waits, by the order of visits; ascending
-    )
+    # of each wait between joints, which one waits, by the order of visits; ascending
+    waits: Integers
     source: Integers  # of each wait, the joint that is waited for, by the order of visits
     edge: Integers  # of each wait, its edge; -1 for the line
     visit: Integers  # of each joint, its place in the order of visits

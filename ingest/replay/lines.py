@@ -20,8 +20,8 @@ class Lines:
     device: Integers  # of each line, its device
     times: list[Integers]  # of each line, what begins or ends on it, ascending
     of_op: Integers  # line of each op; of an op that only shows, the line of its device
-    of_collective: Integers
-    of_launch: Integers
+    of_collective: Integers  # line of each collective
+    of_launch: Integers  # line of each launch
     main: dict[int, int]  # device -> its line with most ops
 
     @property

@@ -33,16 +33,16 @@ ON_CORE = "on_core"  # added to ops: whether they occupy their line, and do not 
 class Measured:
     """A run's tables, with the columns of NEEDED at least."""
 
-    name: str
-    devices: pl.DataFrame
-    clocks: pl.DataFrame
-    ops: pl.DataFrame
-    collectives: pl.DataFrame
-    launches: pl.DataFrame
-    device_steps: pl.DataFrame
-    phases: pl.DataFrame
-    permute_pairs: pl.DataFrame
-    instructions: pl.DataFrame
+    name: str  # of the run
+    devices: pl.DataFrame  # a row a device
+    clocks: pl.DataFrame  # a row a clock of the trace
+    ops: pl.DataFrame  # a row an execution of an instruction
+    collectives: pl.DataFrame  # a row a transfer of a device
+    launches: pl.DataFrame  # a row an execution of a program
+    device_steps: pl.DataFrame  # a row a step of a device
+    phases: pl.DataFrame  # a row a marker of a step
+    permute_pairs: pl.DataFrame  # a row a source and target of a permute
+    instructions: pl.DataFrame  # a row an instruction of a program
 
     def check(self) -> None:
         """Refuse a run that does not say who waited for whom.

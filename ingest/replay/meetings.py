@@ -18,14 +18,13 @@ class Meetings(NamedTuple):
     """Members of meetings, a row each, and who waits for whom: columns."""
 
     row: Integers  # row of collectives
-    line: Integers
-    arrival_ps: Integers
+    line: Integers  # number of the line that it waits on
+    arrival_ps: Integers  # start of the collective, or of its start op
     from_ps: Integers  # from here on the line waits: the arrival, or the start of the done op
-    end_ps: Integers
+    end_ps: Integers  # end of the collective
     begin_ps: Integers  # of the transfer: the last arrival
-    transfer_ps: (
-        Integers  # from there to the member's end; where it did not wait, to its done op at most
-    )
+    # from there to the member's end; where it did not wait, to its done op at most
+    transfer_ps: Integers
     least_ps: Integers  # time that a done op takes by itself; 0 elsewhere
     meeting: Integers  # number of the meeting that ends for it, from 0
     waits: Integers  # of each wait, the meeting

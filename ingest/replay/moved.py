@@ -50,7 +50,7 @@ class Whole:
     """Whole rows of the tables of MOVED, in the order in which the schedule has them, and what else
     the merged times need."""
 
-    tables: dict[str, pl.DataFrame]
+    tables: dict[str, pl.DataFrame]  # by name
     marked: pl.DataFrame  # of busy_intervals, those of MARKED, which no column of ops states
     hosts: dict[str, int]  # host -> a line of one of its devices
 
@@ -156,7 +156,7 @@ def _counters(schedule: Schedule, times: Times, whole: Whole) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class _Placed:
-    ops: PlacedOps
+    ops: PlacedOps  # by device and start
     turn: Integers  # of each row of ops, its place among the placed ops
 
 

@@ -16,12 +16,12 @@ _DEEPEST = 64
 class Instruction(NamedTuple):
     """A scheduled instruction."""
 
-    op: str
-    computation: str
-    opcode: str
-    called: tuple[str, ...]
-    operands: tuple[str, ...]
-    shape: str
+    op: str  # name of the instruction
+    computation: str  # name of the computation that holds it
+    opcode: str  # of the instruction
+    called: tuple[str, ...]  # names of the computations that it calls
+    operands: tuple[str, ...]  # names of the instructions that it reads
+    shape: str  # of its result, as HLO text
     executions: int | None  # in one execution of the program; None: decided at run time
 
 
@@ -37,7 +37,7 @@ class InstructionTime(NamedTuple):
 class Parts:
     """A time, and what it consists of."""
 
-    compute_ps: float = 0.0
+    compute_ps: float = 0.0  # all that is no transfer and no copy
     transfer_ps: float = 0.0  # transfers between devices that nothing hides
     copy_ps: float = 0.0  # copies within a device that nothing hides
 
@@ -60,7 +60,7 @@ class Timeline:
     """A program's instructions by computation, each in its scheduled order."""
 
     name: str  # of the run, for errors
-    by_computation: Mapping[str, list[Instruction]]
+    by_computation: Mapping[str, list[Instruction]]  # name of a computation -> its instructions
     start_of: Mapping[str, str] = field(default_factory=dict)  # done -> start
 
     @classmethod

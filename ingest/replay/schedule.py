@@ -57,14 +57,14 @@ class Times:
 class Schedule:
     """A measured run, prepared to be replayed."""
 
-    run: Measured
-    lines: Lines
-    meetings: Meetings
+    run: Measured  # its tables
+    lines: Lines  # that order its events
+    meetings: Meetings  # who waits for whom in transfers
     unmet: int  # transfers in no meeting: they keep their measured time
-    points: Points
-    host: HostPart
-    across: Dependencies
-    launched: Launched
+    points: Points  # the points in time that costs move
+    host: HostPart  # waits between launches and the host
+    across: Dependencies  # waits between the lines of a device
+    launched: Launched  # waits between launches and their ops
 
     @classmethod
     def of(cls, run: Measured) -> Schedule:

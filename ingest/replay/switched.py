@@ -17,10 +17,10 @@ from xlahouse.ingest.replay.meetings import Meetings
 class Network(NamedTuple):
     """What changes of circuits are added to: a run's graph, and the replay of it without circuits."""
 
-    run: Measured
-    meetings: Meetings
-    graph: Graph
-    replay: Replay
+    run: Measured  # its tables
+    meetings: Meetings  # who waits for whom in transfers
+    graph: Graph  # without circuits
+    replay: Replay  # of the graph, prepared
     first_meeting: int  # place of the first meeting among the graph's points
     reached: Integers  # times of the points without circuits
     transfer_ps: Integers  # of each member of a meeting

@@ -20,8 +20,8 @@ class Waits(NamedTuple):
     """Members of transfers, from their last arrival to the begin that circuits allow: columns."""
 
     row: Integers  # of collectives
-    from_ps: Integers
-    until_ps: Integers
+    from_ps: Integers  # the last arrival
+    until_ps: Integers  # the begin
 
 
 def circuit_waits(
@@ -88,8 +88,8 @@ def _divided(waited: pl.DataFrame, transfers: pl.DataFrame, busy: pl.DataFrame) 
 class _Spans(NamedTuple):
     """Intervals of one device, in any order."""
 
-    start_ps: Integers
-    end_ps: Integers
+    start_ps: Integers  # of each interval
+    end_ps: Integers  # of each interval
 
     @classmethod
     def of(cls, rows: pl.DataFrame) -> _Spans:

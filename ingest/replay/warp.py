@@ -13,8 +13,8 @@ from xlahouse.ingest.events.arrays import Integers
 class Warp:
     """Measured times of one line and what the replay made of them, both ascending."""
 
-    measured: Integers
-    replayed: Integers
+    measured: Integers  # ps
+    replayed: Integers  # ps
 
     def at(self, times: Integers) -> Integers:
         """The replayed time of each measured time; before and after the line, at its usual distance."""

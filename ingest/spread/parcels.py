@@ -30,8 +30,8 @@ def pack(value: object) -> bytes:
 class UnpackedParcel:
     """A value of another process, and the files that are read through it."""
 
-    value: Any
-    files: list[TraceFile]
+    value: Any  # as it was before it was packed
+    files: list[TraceFile]  # in the order in which the parcel names them
 
     def check(self) -> None:
         """Make sure that no piece of a file was missing: readers may take that for damage.

@@ -32,24 +32,24 @@ _STARTS = 3  # workers in a row that may end before they take anything
 class Death:
     """In place of an outcome: the worker died."""
 
-    why: str
+    why: str  # a sentence: signal, exit code or memory
 
 
 @dataclass(frozen=True, eq=False)
 class Calls:
     """Calls of one function, do(given, *shared), by number."""
 
-    do: Callable[..., Any]
+    do: Callable[..., Any]  # the function
     shared: tuple[Any, ...]  # sent to a worker once
-    given: Callable[[int], Any]
+    given: Callable[[int], Any]  # number of a call -> its first argument
 
 
 @dataclass
 class _Worker:
     """A process that computes one call after the other."""
 
-    process: BaseProcess
-    ours: Connection
+    process: BaseProcess  # the process itself
+    ours: Connection  # our end of the pipe
     number: int | None = None  # of the call that it computes
     calls: Calls | None = None  # of which it knows the shared part
 
@@ -76,7 +76,7 @@ class Pool:
     """Workers, which stay from one set of calls to the next."""
 
     processes: int  # at once
-    idle: list[_Worker] = field(default_factory=list)
+    idle: list[_Worker] = field(default_factory=list)  # workers without a call
 
     def outcomes(self, calls: Calls, numbers: Iterable[int]) -> Iterator[tuple[int, Any]]:
         """(number, result or Death) of calls as they are done.
@@ -129,7 +129,7 @@ class Pool:
 class Processes:
     """Computes parts in a pool's workers: a Spread."""
 
-    pool: Pool
+    pool: Pool  # of the workers
     on_event: Callable[[str], None]  # called with a line for each worker that dies
     apart = True
 

@@ -27,7 +27,7 @@ class Tasks:
     executor died.
     """
 
-    context: SparkContext
+    context: SparkContext  # of the cluster
     apart = True
 
     def each(

@@ -32,17 +32,17 @@ SORT_MEMORY = "2GB"  # larger sorts spill to disk
 class Compacted:
     """How many files a run had, and has now."""
 
-    run_id: str
-    before: int
-    after: int
+    run_id: str  # the run's id
+    before: int  # files, as they were
+    after: int  # files, as they are
 
 
 @dataclass(frozen=True)
 class _File:
     """One of thousands of files: open only while it is read."""
 
-    store: Store
-    path: str
+    store: Store  # the warehouse
+    path: str  # relative to the warehouse
 
     @contextmanager
     def _opened(self) -> Iterator[pq.ParquetFile]:

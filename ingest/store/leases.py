@@ -32,10 +32,10 @@ _RENAMED_IN = ("", FOLDER, "tables/runs", "index", "settings")
 class Lease(msgspec.Struct, frozen=True):
     """Who uses files, and of which run."""
 
-    who: str
+    who: str  # machine and process, `host:pid`
     until: float  # by the clock of `who`, UNIX seconds: for people, and for earlier versions
-    run_id: str
-    paths: list[str]
+    run_id: str  # the run that the files are, or were, part of
+    paths: list[str]  # other files in use, relative to the warehouse
 
 
 def write_lease(

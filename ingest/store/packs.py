@@ -39,8 +39,8 @@ PACKED = tuple(table for table in TABLES if table.name != "runs")
 class Pack(msgspec.Struct, frozen=True):
     """A pack: whose rows it holds, and in which files."""
 
-    token: str
-    ingest_version: int
+    token: str  # its name, part of the names of its files
+    ingest_version: int  # of the code that wrote it
     runs: dict[str, str]  # run_id -> stamp of its row
     bytes: dict[str, int]  # name of each file -> its size
 
@@ -201,11 +201,12 @@ class _DamagedPackError(Exception):
 class _Files:
     """The files of a pack, as they are written."""
 
-    store: Store
-    pack: Pack
+    store: Store  # the warehouse
+    pack: Pack  # as it will be
     # of each table the pieces that are not written yet, and how many rows they have
     held: dict[str, list[pa.Table]] = field(default_factory=dict)
-    rows: dict[str, int] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)  # of each table, rows in `held`
+    # of each table, its open file
     writers: dict[str, tuple[pa.NativeFile, pq.ParquetWriter]] = field(default_factory=dict)
 
     def add_run(self, files: list[FileEntry]) -> bool:

@@ -30,8 +30,8 @@ RENEW_S = 600  # a lease lasts much longer
 class Written(NamedTuple):
     """A file of an attempt."""
 
-    table: str
-    rows: int
+    table: str  # name of the table
+    rows: int  # number of its rows
     crc: int | None  # as crc_of gives it
     stated: frozenset[str]  # columns that are not NULL in all rows
 
@@ -44,10 +44,13 @@ class RunWriter:
     files it takes. A copy has a name: one whose process is thought dead may still write.
     """
 
-    store: Store
-    run_id: str
+    store: Store  # the warehouse
+    run_id: str  # the run's id
+    # of the attempt, part of the names of its files
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    # path -> the file, of all that were written
     files: dict[str, Written] = field(default_factory=dict)
+    # held while `files` and the lease change
     lock: threading.Lock = field(default_factory=threading.Lock)
     leased_at: float = float("-inf")  # by this machine's clock since it started
     lease_time: float | None = None  # by the storage's clock

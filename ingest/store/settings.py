@@ -22,10 +22,10 @@ Peak = Annotated[float, msgspec.Meta(gt=0, le=1e24)]  # beyond that a number is 
 class Peaks(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Peaks that a user overrides: of a chip, of one ICI link, one way, and of a link that jobs share."""
 
-    bf16_flops: Peak | None = None
-    hbm_bytes_per_s: Peak | None = None
-    ici_bytes_per_s: Peak | None = None
-    shared_link_bytes_per_s: Peak | None = None
+    bf16_flops: Peak | None = None  # FLOP/s of a chip
+    hbm_bytes_per_s: Peak | None = None  # of a chip
+    ici_bytes_per_s: Peak | None = None  # of one ICI link, one way
+    shared_link_bytes_per_s: Peak | None = None  # of a link that jobs share
 
     def given(self) -> list[tuple[str, float]]:
         """(name, value) of each peak that is set."""
@@ -38,8 +38,8 @@ Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 class LatencyLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Limits on the latencies of a server's requests, in seconds: a request within them is good."""
 
-    ttft: Seconds | None = None
-    tpot: Seconds | None = None
+    ttft: Seconds | None = None  # time to first token
+    tpot: Seconds | None = None  # time per output token
 
     def given(self) -> list[tuple[str, float]]:
         """(name, value) of each limit that is set."""
@@ -49,10 +49,10 @@ class LatencyLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A run's settings; None means that the run's own facts count."""
 
-    mesh: list[MeshAxis] | None = None
-    device_kind: str | None = None
-    peaks: Peaks | None = None
-    limits: LatencyLimits | None = None
+    mesh: list[MeshAxis] | None = None  # major to minor
+    device_kind: str | None = None  # such as TPU v6e
+    peaks: Peaks | None = None  # of its hardware
+    limits: LatencyLimits | None = None  # of its requests
 
 
 def settings_path(root: str, run_id: str) -> str:

@@ -47,9 +47,9 @@ from xlahouse.ingest.table import FileEntry, RunRow, crcs_of
 class Store:
     """A warehouse's folder, on any file system that fsspec knows."""
 
-    root: str
-    fs: fsspec.AbstractFileSystem = field(init=False)
-    base: str = field(init=False)
+    root: str  # path or URL, as the user gave it
+    fs: fsspec.AbstractFileSystem = field(init=False)  # its file system
+    base: str = field(init=False)  # its path on that file system
 
     def __post_init__(self) -> None:
         self.fs, self.base = open_fs(self.root)

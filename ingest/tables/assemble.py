@@ -56,9 +56,9 @@ class WorldParts:
     planes: list[PlaneEvents]  # on the run's clock
     launches: pl.DataFrame  # finished, by device and start
     served: Served  # steps of servers
-    facts: ProgramFacts
+    facts: ProgramFacts  # of its programs
     executed: pl.DataFrame  # decisions.EXECUTED
-    schedule: TickSchedule
+    schedule: TickSchedule  # of a pipeline; empty without one
     tables: dict[str, pl.DataFrame]  # the small ones, by name
     device_offset: int  # added to a device number to make it the run's
     component_of: dict[int, int]  # of each traced device, the clocks that its own compares with
@@ -72,13 +72,13 @@ class WorldParts:
 class AssembledRun:
     """A run before its ops are read."""
 
-    source: str
-    worlds: list[WorldParts]
-    issues: list[Issue]
+    source: str  # the run, as findings name it
+    worlds: list[WorldParts]  # by number
+    issues: list[Issue]  # findings so far
     devices: list[Device]  # the traced ones
     devices_named: int  # devices that planes or programs name, traced or not
     epoch_ns: int | None  # UNIX time of time zero
-    hosts: list[str]
+    hosts: list[str]  # names, sorted
 
 
 def assemble(
@@ -169,10 +169,10 @@ def assemble(
 class _Stated:
     """A world on the clocks that its files state, and how far these are apart."""
 
-    planes: list[PlaneEvents]
-    facts: ProgramFacts
-    compiled: Decisions
-    clocks: list[Clock]
+    planes: list[PlaneEvents]  # on their files' clocks
+    facts: ProgramFacts  # of its programs
+    compiled: Decisions  # decisions of its compilers
+    clocks: list[Clock]  # one a file
     members: tuple[int, ...]  # as WorldParts.members
 
 

@@ -47,7 +47,7 @@ class _At(NamedTuple):
     """Where each event is: columns of one length."""
 
     op: Integers  # number of its op, from 0
-    device_id: Integers
+    device_id: Integers  # number of its device
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Collectives:
     events: pl.DataFrame
     kinds: pl.DataFrame  # TRANSFER_KINDS, a row for all events that share it
     steps: pl.DataFrame  # TRANSFER_STEPS, likewise
-    issues: list[Issue]
+    issues: list[Issue]  # findings about them
 
     @property
     def instances(self) -> int:

@@ -215,7 +215,7 @@ class _Line(NamedTuple):
 
     window: Integers  # row of the window of each op; the last row, an empty window, for none
     open_ps: Integers  # of each window
-    close_ps: Integers
+    close_ps: Integers  # of each window
     moved_ps: Integers  # what is added to a time in the window to make it a place on the line
 
     @classmethod
@@ -247,7 +247,7 @@ class _Free(NamedTuple):
     """A line without the spans that are taken: places on it count free time only."""
 
     starts: Integers  # of the taken spans, ascending
-    ends: Integers
+    ends: Integers  # of the same spans
     taken: Integers  # time in the spans before each
 
     @classmethod

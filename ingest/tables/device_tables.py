@@ -54,7 +54,7 @@ class WorldContext:
     """Facts that all devices of a world share."""
 
     facts: pl.DataFrame  # program_facts.FACT_COLUMNS
-    schedule: TickSchedule
+    schedule: TickSchedule  # of a pipeline; empty without one
     device_offset: int  # added to a device number to make it the run's
     source: str  # the run, for findings
 
@@ -71,11 +71,11 @@ class FileContext:
 class FinishedBatch:
     """The part of a batch of planes that is kept once its large tables are written."""
 
-    transfers: Transfers
+    transfers: Transfers  # the batch's parts of collectives
     shown: pl.DataFrame  # program_id, op of the collectives that ran
-    coverage: pl.DataFrame
+    coverage: pl.DataFrame  # of its lines
     in_gaps: pl.DataFrame  # host_gaps.EVENTS
-    issues: list[Issue] = field(default_factory=list)
+    issues: list[Issue] = field(default_factory=list)  # findings about it
     span: tuple[int, int] | None = None  # from the first event's start to the last one's end, ps
     inferred: int = 0  # ops without HLO
     outside: int = 0  # ops outside every launch

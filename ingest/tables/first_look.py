@@ -62,10 +62,10 @@ def _launch_counts(planes: Sequence[PlaneEvents]) -> dict[int, int]:
 class _Look:
     """A world whose devices are looked at one by one."""
 
-    world: World
+    world: World  # with its files
     planes: list[tuple[int, PlaneEvents]]  # each with its file
-    facts: ProgramFacts
-    spread: Spread
+    facts: ProgramFacts  # of its programs
+    spread: Spread  # computes the looks
 
     def sides(self, asked: Sequence[Meeting]) -> Iterator[tuple[Side, Side]]:
         """What both devices of each meeting did in the collectives that both are members of.

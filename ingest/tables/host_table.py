@@ -50,8 +50,8 @@ def write_host_events(
 class _Seen:
     """Remembers the span of the events that pass, and those that are wanted."""
 
-    wanted: Mapping[int, WantedGaps]
-    kept: list[pl.DataFrame] = field(default_factory=list)
+    wanted: Mapping[int, WantedGaps]  # file -> its wanted events
+    kept: list[pl.DataFrame] = field(default_factory=list)  # the wanted events so far
     span: tuple[int, int] | None = None  # from the first one's start to the last one's end, ps
 
     def passing(self, pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:

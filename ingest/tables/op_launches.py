@@ -18,9 +18,9 @@ class _DeviceLaunches(NamedTuple):
     """Launches of one device, by start: columns of one length."""
 
     first_row: int  # among the launches of all devices
-    start_ps: Integers
-    end_ps: Integers
-    program_id: pl.Series
+    start_ps: Integers  # of each launch
+    end_ps: Integers  # of each launch
+    program_id: pl.Series  # of each launch; NULL where unknown
 
     @classmethod
     def of(cls, launches: pl.DataFrame, device: int) -> _DeviceLaunches:

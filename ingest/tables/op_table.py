@@ -73,10 +73,10 @@ def _known(attributed: Integers) -> pa.Array:
 class _ColumnValues:
     """The few values that a column's rows point at."""
 
-    kind: pa.DataType
+    kind: pa.DataType  # type of the column
     numbers: NDArray[np.generic]  # the values; of texts, their places in `words`
     missing: Mask | None  # which values are NULL; None where no value is
-    words: pa.Array | None = None
+    words: pa.Array | None = None  # the distinct texts; None of a column of numbers
 
     @classmethod
     def of(cls, values: pl.Series, kind: pa.DataType) -> _ColumnValues:

@@ -32,12 +32,12 @@ class PlacedOps:
 
     kinds: pl.DataFrame  # columns that all ops of a kind share
     launches: pl.DataFrame  # OF_LAUNCH, a row for each launch, then one of NULLs: no launch
-    device_id: Integers
+    device_id: Integers  # number of the device
     kind: Integers  # row of kinds
     launch: Integers  # row of launches
-    start_ps: Integers
-    duration_ps: Integers
-    self_ps: Integers
+    start_ps: Integers  # on the run's clock
+    duration_ps: Integers  # end less start
+    self_ps: Integers  # duration less that of ops nested in it
 
     def of_kinds(self, chosen: pl.Expr) -> Mask:
         """Whether an expression over kinds is true for the kind of each event."""

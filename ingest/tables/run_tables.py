@@ -43,9 +43,10 @@ class RunTables:
     devices: list[Device]  # the traced ones
     devices_named: int  # devices that planes or programs name, traced or not
     epoch_ns: int | None  # UNIX time of time zero
+    # from the first event's start to the last one's end; None without events
     duration_ps: int | None
-    hosts: list[str]
-    issues: list[Issue]
+    hosts: list[str]  # names, sorted
+    issues: list[Issue]  # all findings
     coverage: pl.DataFrame  # of all lines
 
 

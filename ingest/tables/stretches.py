@@ -66,7 +66,7 @@ class _Points(NamedTuple):
     """Points of windows, by window, time and kind: columns of one length."""
 
     window: Integers  # number of the step
-    at_ps: Integers
+    at_ps: Integers  # on the run's clock
     length_ps: Integers  # of the busy stretch that begins here; 0 at other kinds
     kind: Integers  # _Kind
     opened: Integers  # 1 where a launch opens, -1 where one closes, else 0

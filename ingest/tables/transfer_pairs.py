@@ -109,9 +109,9 @@ def _with_arrival(
 class _Places(NamedTuple):
     """Where ops are, by device and start: columns of one length."""
 
-    device_id: Integers
-    launch: Integers
-    start_ps: Integers
+    device_id: Integers  # number of the device
+    launch: Integers  # row of launches
+    start_ps: Integers  # on the run's clock
 
     @classmethod
     def of(cls, ops: pl.DataFrame) -> _Places:

@@ -38,7 +38,7 @@ class World:
     """Files that number their devices differently, and mean the same by a program's id."""
 
     number: int  # from 0
-    files: tuple[FileEvents, ...]
+    files: tuple[FileEvents, ...]  # in the run's order
 
     def logical_ids(self, facts: ProgramFacts) -> set[int]:
         """Numbers of all devices, traced or named by a program."""

@@ -23,7 +23,7 @@ Found: TypeAlias = tuple[Integers, NDArray[np.generic] | pl.Series]
 class ChosenEvents:
     """Events as they are taken, chunk by chunk."""
 
-    plane: Plane
+    plane: Plane  # whose events they are
     stats: Mapping[str, Dtype]  # column -> dtype of the stats that are wanted
     # of each chunk: event, line, start_ps, duration_ps, place of the kind
     rows: list[tuple[Integers, ...]] = field(default_factory=list)

@@ -31,9 +31,9 @@ class CoreEvents:
     """Events of a plane's lines, in file order."""
 
     line: Integers  # position in Plane.lines
-    metadata_id: Integers
+    metadata_id: Integers  # kind of each event
     start_ps: Integers  # since the profile's start; -1: absent, or too large for a number
-    duration_ps: Integers
+    duration_ps: Integers  # of each event
     stats: pa.BinaryArray  # stats of all events, serialized
     stat_ends: Integers  # where each event's stats end among them
 
@@ -47,10 +47,10 @@ class CoreEvents:
 class SlimEvents:
     """The same without the stats that no reader asked for."""
 
-    line: Integers
-    metadata_id: Integers
-    start_ps: Integers
-    duration_ps: Integers
+    line: Integers  # position in Plane.lines
+    metadata_id: Integers  # kind of each event
+    start_ps: Integers  # as of CoreEvents
+    duration_ps: Integers  # of each event
     stats: Stats  # the owner is an event's place
 
 

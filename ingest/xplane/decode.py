@@ -104,9 +104,10 @@ class _Stderr:
     leaves restores it.
     """
 
+    # held while the two numbers change
     lock: threading.Lock = field(default_factory=threading.Lock)
-    inside: int = 0
-    kept: int = -1
+    inside: int = 0  # threads that are in native code
+    kept: int = -1  # copy of the user's file descriptor; -1 while it is not redirected
 
     @contextmanager
     def quiet(self) -> Iterator[None]:

@@ -50,8 +50,8 @@ class StatNames:
 class ArgsWriter:
     """Writes the args of one chunk's events."""
 
-    chunk: EventChunk
-    names: StatNames
+    chunk: EventChunk  # whose events they are
+    names: StatNames  # of stats, by id
     texts: pl.Series  # JSON of each stat that holds text or bytes
     text_at: Integers  # places of these among the stats
     codes: Integers  # of each stat a number for its name and kind of value

@@ -39,7 +39,7 @@ SCHEMA = pa.schema(
 class HostPieces:
     """Events of a plane that are host events, read when they are asked for."""
 
-    plane: Plane
+    plane: Plane  # that holds them
     host: str | None  # of the plane
     prefix: str = ""  # before the name of a line
     # line -> places on it of the events that are rows of other tables
@@ -107,9 +107,9 @@ class _Reading:
     threads: _Texts  # names of the lines
     lines: Integers  # their numbers, ascending
     names: _Texts  # of kinds of events, by id
-    stat_names: StatNames
-    host: pa.StringArray
-    move: TimeMove
+    stat_names: StatNames  # names of stats, by id
+    host: pa.StringArray  # name of the host, one value
+    move: TimeMove  # from the times that are read
 
     def pieces(self, chosen: tuple[EventChunk, Integers]) -> list[pa.Table]:
         """Chosen events of a chunk, in the table's order."""

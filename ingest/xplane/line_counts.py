@@ -18,9 +18,9 @@ from xlahouse.ingest.xplane.xspace import Plane
 class LineCounts:
     """How many events of each line of a plane have possible times, and how many do not."""
 
-    plane: Plane
-    kept: Integers
-    refused: Integers
+    plane: Plane  # whose lines they are
+    kept: Integers  # of each line, events with possible times
+    refused: Integers  # of each line, events with impossible times
 
     @classmethod
     def of(cls, plane: Plane) -> LineCounts:

@@ -23,15 +23,15 @@ SMALL_PLANE = 1 << 16  # bytes
 class TpuPlane:
     """The result of the first pass over a TPU plane."""
 
-    events: PlaneEvents
-    texts: InstructionTexts
+    events: PlaneEvents  # without the ops that were put off
+    texts: InstructionTexts  # HLO texts of its ops
 
 
 @dataclass(frozen=True)
 class Opened:
     """A plane, and how to decode it once more."""
 
-    plane: Plane
+    plane: Plane  # as it was decoded first
     again: Callable[[], Plane]  # decodes it again
     # a TPU plane with events, or the error that kept it from being read
     tpu: TpuPlane | Exception | None = None

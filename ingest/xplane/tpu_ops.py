@@ -40,9 +40,9 @@ _NAMED = {
 class OpLines:
     """Ops of a plane, the coverage of their lines, and findings."""
 
-    op_events: OpEvents
-    coverage: pl.DataFrame
-    issues: list[Issue]
+    op_events: OpEvents  # the ops, by kind
+    coverage: pl.DataFrame  # COVERAGE
+    issues: list[Issue]  # findings about them
 
 
 def read_op_lines(plane: Plane, source: str, device_id: int) -> OpLines:

@@ -28,7 +28,7 @@ class SpaceBytes:
     """A file cut at its top level."""
 
     planes: list[TraceBytes]  # serialized
-    hostnames: list[str]
+    hostnames: list[str]  # in file order
     damaged_at: int | None  # byte from which on it cannot be parsed
     unknown: int = 0  # fields whose numbers XSpace lacks
 

@@ -42,12 +42,12 @@ _NO_EVENTS = pl.DataFrame(
 class Plane:
     """A plane; its events are decoded on demand. Times are ps since the profile's start."""
 
-    name: str
+    name: str  # such as /device:TPU:0
     lines: pl.DataFrame  # line (position), name, timestamp_ns
     metadata: pl.DataFrame  # metadata_id, name, display_name
     kinds: pl.DataFrame  # the same by metadata_id
     metadata_stats: Stats  # of kinds of events, by metadata_id
-    plane_stats: Stats
+    plane_stats: Stats  # of the plane itself
     stat_names: pl.DataFrame  # stat_id, name
     payloads: list[TraceBytes]  # the serialized lines, in the order of `lines`
     start_ns: int  # the profile's start, UNIX ns; times of lines in UNIX time are counted from it

@@ -11,10 +11,10 @@ class HeadlineCard:
     """One headline number of a run, as text."""
 
     metric: str  # column of run_summary, or of the view that has it
-    label: str
+    label: str  # above the number
     text: str  # the number with its unit; empty where it is not known
     exact: str  # all its digits
-    spread: str
+    spread: str  # quartiles, or the range over repeats; empty without either
     coverage: str  # n, and what it counts
     why: str  # why the number is not known; empty where it is
 

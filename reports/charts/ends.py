@@ -23,17 +23,11 @@ WIDE = 1 / 4  # of the axis: as wide as a name at a mark
 
 @dataclass(frozen=True)
 class Height:
-    """The place of points along an axis, mostly the vertical one.
+    """The place of points along an axis, mostly the vertical one."""
 
-    Attributes:
-        column: of the rows, a number.
-        is_log: whether the axis is logarithmic; all values are then above 0.
-        also: other values that the axis reaches to.
-    """
-
-    column: str
-    is_log: bool = False
-    also: tuple[float, ...] = ()
+    column: str  # of the rows, a number
+    is_log: bool = False  # whether the axis is logarithmic; all values are then above 0
+    also: tuple[float, ...] = ()  # other values that the axis reaches to
 
     def of(self, value: float) -> float:
         """The value as a place that grows evenly along the axis."""

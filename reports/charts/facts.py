@@ -129,7 +129,7 @@ order by name, captured_at, run_id
 class PageFacts:
     """What a page knows about its run."""
 
-    run_id: str
+    run_id: str  # the run's id
     name: str  # for people; the id where the run has none
     row: Row  # its row of `runs`, counts over its other tables, and its row of run_summary
     warehouse: str  # that it is read from: a folder or URL

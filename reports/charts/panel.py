@@ -56,7 +56,7 @@ class TableColumn:
     """A column of a page's table."""
 
     name: str  # column of the query
-    heading: str
+    heading: str  # above the column
     show: Callable[[Any], str] = show_text  # value -> text of its cell
     exact: Callable[[Any], str] | None = None  # value -> text that hovering over the cell shows
     numeric: bool = True  # aligned to the right
@@ -68,8 +68,8 @@ class TableColumn:
 class Figure:
     """A chart with its title."""
 
-    title: str
-    chart: alt.Chart
+    title: str  # above the chart
+    chart: alt.Chart  # without a size of its own
     note: str = ""  # how to read it
     shape: str = "half"  # of the page: `half`, `wide` (the whole row) or `square`
 
@@ -83,7 +83,7 @@ class Panel(Generic[F]):
     lede: str  # one sentence on what is shown and how it is defined
     sql: str  # the query, with `$run` or `$runs`; it pins versions of views
     columns: tuple[TableColumn, ...]  # the table beside the charts
-    figures: Callable[[pl.DataFrame, F], list[Figure]]
+    figures: Callable[[pl.DataFrame, F], list[Figure]]  # rows and facts -> the charts
     coverage: Callable[[pl.DataFrame, F], str]  # a sentence: how much of the run the rows cover
     why_empty: Callable[[F], str]  # the sentence in place of the charts where there are no rows
     # Sentences that answer the question, above the charts.
@@ -103,7 +103,7 @@ class Panel(Generic[F]):
 class TableCell:
     """A cell of a table, as text."""
 
-    text: str
+    text: str  # as it is shown
     hint: str = ""  # the exact value, shown on hovering
     numeric: bool = False  # aligned to the right
 
@@ -113,8 +113,8 @@ class Drawn:
     """A figure ready for the page."""
 
     id: str  # of the element, unique on the page
-    title: str
-    note: str
+    title: str  # above the chart
+    note: str  # how to read it
     shape: str  # as of Figure
     spec: VegaLite | None  # None: not drawn
     problem: str = ""  # why it is not drawn
@@ -124,16 +124,16 @@ class Drawn:
 class Section:
     """A panel with its rows filled in, ready for the template."""
 
-    key: str
-    title: str
-    lede: str
-    sql: str
-    figures: list[Drawn]
+    key: str  # as of Panel
+    title: str  # as of Panel
+    lede: str  # as of Panel
+    sql: str  # as of Panel, with its parameters filled in
+    figures: list[Drawn]  # ready for the page
     empty: str  # why there are no rows; empty where there are some
-    verdict: list[str]
-    coverage: str
-    notes: list[str]
-    headings: list[TableCell]
+    verdict: list[str]  # sentences above the charts
+    coverage: str  # a sentence: how much of the run the rows cover
+    notes: list[str]  # sentences on what is NULL and why
+    headings: list[TableCell]  # of the table
     cells: list[list[TableCell]]  # of the table, one list a row
     rows_left_out: int  # of the table
     unknown_columns: list[str]  # headings of the table's columns in which no row has a value

@@ -19,7 +19,7 @@ class Unit:
     """A unit of an amount."""
 
     factor: float  # what to divide an amount by
-    symbol: str
+    symbol: str  # behind the amount
 
 
 BYTES = (Unit(1, "B"), Unit(1e3, "kB"), Unit(1e6, "MB"), Unit(1e9, "GB"), Unit(1e12, "TB"))

@@ -50,13 +50,13 @@ class LoadChange(NamedTuple):
 class MetricChange(NamedTuple):
     """A metric of two runs side by side."""
 
-    metric: str
+    metric: str  # column of run_summary, or a device time
     base: float  # median over the repeats of the base's setup
     other: float  # the same of the other run
     change_percent: float | None  # of the other from the base; None where the base is 0
     spread: float | None  # the larger of the repeats' spreads; None where a setup has one run
     runs: int  # repeats of the base's setup
-    other_runs: int
+    other_runs: int  # repeats of the other's setup
     verdict: str  # on the other run: better, worse, equal (bytes and counts) or inconclusive
 
 
@@ -66,7 +66,7 @@ class RunComparison:
 
     rows: list[MetricChange]  # one per metric that both have
     differing: str  # names of the setup's choices that differ, joined by commas
-    differing_count: int
+    differing_count: int  # their number
 
 
 def compare_runs(warehouse: Warehouse, base: str, other: str) -> RunComparison:

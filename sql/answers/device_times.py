@@ -36,12 +36,12 @@ order by run_id, phase
 class DeviceTime:
     """The device time of a phase's mean step, of two setups."""
 
-    metric: str
+    metric: str  # such as decode_device_time_s
     base: float  # median over the repeats of the base's setup
-    other: float
+    other: float  # the same of the other run
     spread: float | None  # the larger of the repeats' spreads; None where a setup has one run
-    runs: int
-    other_runs: int
+    runs: int  # repeats of the base's setup
+    other_runs: int  # repeats of the other's setup
     verdict: str  # on the other run: better, worse or inconclusive
 
 

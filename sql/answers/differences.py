@@ -31,21 +31,21 @@ class OpChange:
     """An op of two runs' steps; idle and between are the time without any op."""
 
     part: str  # op, idle or between
-    kernel: str | None
-    scope: str | None
-    opcode: str | None
-    shape: str | None
-    category: str | None
+    kernel: str | None  # as in op_diff
+    scope: str | None  # as in op_diff
+    opcode: str | None  # as in op_diff
+    shape: str | None  # as in op_diff
+    category: str | None  # as in op_diff
     op: str | None  # one of its ops in the base
-    other_op: str | None
-    executions_per_step: float | None
-    other_executions_per_step: float | None
+    other_op: str | None  # one of its ops in the other run
+    executions_per_step: float | None  # of the base
+    other_executions_per_step: float | None  # of the other run
     step_ps: float | None  # its time of the base's mean step
-    other_step_ps: float | None
+    other_step_ps: float | None  # the same of the other run
     count_ps: float | None  # change because it runs more or less often
     rate_ps: float | None  # change because an execution takes longer or shorter
-    new_ps: float | None
-    gone_ps: float | None
+    new_ps: float | None  # change because the base lacks it
+    gone_ps: float | None  # change because the other run lacks it
     total_ps: float | None  # the change
     margin_ps: float | None  # within it, draws of the steps differ by themselves
     rank: int | None  # by size; None within the margin, or where it is not known
@@ -55,25 +55,25 @@ class OpChange:
 class GroupChange:
     """The ops of one kernel, layer or collective, with idle and between beside them."""
 
-    name: str
-    step_ps: float
-    other_step_ps: float
-    total_ps: float
+    name: str  # of the kernel, layer or collective; idle or between
+    step_ps: float  # its time of the base's mean step
+    other_step_ps: float  # the same of the other run
+    total_ps: float  # the change
 
 
 @dataclass(frozen=True)
 class StepDifference:
     """The mean steps of a phase, taken apart; ops, and the groups of each kind, add up to `total_ps`."""
 
-    phase: str
+    phase: str  # of the steps
     step_ps: float | None  # mean period of the base's steps; None where a part is not known
-    other_step_ps: float | None
-    total_ps: float | None
-    sentence: str
+    other_step_ps: float | None  # the same of the other run
+    total_ps: float | None  # the change; None where a part is not known
+    sentence: str  # the change in words
     ops: tuple[OpChange, ...]  # the greatest change first
-    kernels: tuple[GroupChange, ...]
-    layers: tuple[GroupChange, ...]
-    collectives: tuple[GroupChange, ...]
+    kernels: tuple[GroupChange, ...]  # the greatest change first
+    layers: tuple[GroupChange, ...]  # the greatest change first
+    collectives: tuple[GroupChange, ...]  # the greatest change first
 
 
 def step_differences(source: Source, base: str, other: str) -> tuple[StepDifference, ...]:

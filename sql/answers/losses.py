@@ -10,7 +10,7 @@ class Loss:
     """A part of the time of a step that is not compute, in words."""
 
     called: str  # as in "41 % of a step is …"
-    lever: str
+    lever: str  # what makes it less
     view: str  # that shows it in detail
     page: str  # of a report, with the chart that shows it
     panel: str  # the chart's place on the page

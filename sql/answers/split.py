@@ -78,30 +78,23 @@ class Part:
     # compute, exposed, exposed_copy, sync_wait, circuits, idle, between_steps, outside, unsplit or host
     name: str
     axis: str | None  # of exposed communication
-    time_ps: int
+    time_ps: int  # over all devices and steps
     mean_ps: float  # per step of a device
     share: float  # of the whole, 0 to 1
 
 
 @dataclass(frozen=True)
 class Split:
-    """Where the time of a phase's steps goes; the parts add up to the whole.
+    """Where the time of a phase's steps goes; the parts add up to the whole."""
 
-    Attributes:
-        phase: of the steps; None: of all windows, where no phase is known.
-        whole: `period`; `window` where periods are not known; `marker`: from a prefill's marker on the
-            host to the device's last op.
-        why: what the parts cannot say; None where they say all.
-    """
-
-    phase: str | None
-    whole: str
-    device_steps: int
-    devices: int
-    time_ps: int
-    mean_ps: float
-    parts: tuple[Part, ...]
-    why: str | None
+    phase: str | None  # of the steps; None: of all windows, where no phase is known
+    whole: str  # period; window: periods are not known; marker: from a marker to the last op
+    device_steps: int  # steps, each counted once a device
+    devices: int  # number of devices
+    time_ps: int  # of all device steps
+    mean_ps: float  # per device step
+    parts: tuple[Part, ...]  # exposed communication once an axis, every other part once
+    why: str | None  # what the parts cannot say; None where they say all
 
 
 def split_time(row: Mapping[str, Any], axes: Axes) -> Split:

@@ -80,20 +80,20 @@ group by severity, code, message order by severity, code, message
 class Latency:
     """A latency in seconds, the median over n requests; None with the reason."""
 
-    value_s: float | None
-    n: int
-    why: str | None
+    value_s: float | None  # the median
+    n: int  # requests
+    why: str | None  # why it is not known; None where it is
 
 
 @dataclass(frozen=True)
 class Finding:
     """Something that takes a share of the time of steps, its proof, and what makes it less."""
 
-    text: str
-    share: float
+    text: str  # a sentence
+    share: float  # of the time of steps, 0 to 1
     why: str  # what is behind it; empty where the views say no more
-    lever: str
-    view: str
+    lever: str  # what makes it less
+    view: str  # that has its numbers
     page: str  # of a report, with the chart that shows it
     panel: str  # the chart's place on the page
 
@@ -102,30 +102,30 @@ class Finding:
 class DataFinding:
     """Something wrong or unknown in the run's data."""
 
-    severity: str
-    code: str
-    message: str
-    count: int
+    severity: str  # error, warning or info
+    code: str  # as in the table issues
+    message: str  # as in the table issues
+    count: int  # events or rows that it concerns
 
 
 @dataclass(frozen=True)
 class Summary:
     """The answer about one run."""
 
-    run_id: str
-    name: str | None
-    setup: dict[str, Any]
-    coverage: str
-    verdict: str
-    split: Split | None
-    why_no_split: str | None
+    run_id: str  # the run's id
+    name: str | None  # None without a name
+    setup: dict[str, Any]  # column of runs -> its value
+    coverage: str  # a sentence: what the answer rests on
+    verdict: str  # the answer in one sentence
+    split: Split | None  # of the decode steps, or of the phase in their place
+    why_no_split: str | None  # None where there is one
     prefill: Split | None  # from its marker
-    why_no_prefill: str | None
-    ttft: Latency
-    tpot: Latency
-    findings: tuple[Finding, ...]
-    data: tuple[DataFinding, ...]
-    notes: tuple[str, ...]
+    why_no_prefill: str | None  # None where there is one
+    ttft: Latency  # time to first token
+    tpot: Latency  # time per output token
+    findings: tuple[Finding, ...]  # the largest share first, three at most
+    data: tuple[DataFinding, ...]  # the worst first
+    notes: tuple[str, ...]  # a sentence each
 
 
 def summarize(warehouse: Warehouse, run: str) -> Summary:

@@ -9,6 +9,6 @@ from dataclasses import dataclass
 class Audit:
     """A query for bad rows, and what a row means."""
 
-    name: str
-    meaning: str
-    sql: str
+    name: str  # by which `check` shows it
+    meaning: str  # of a row
+    sql: str  # that must return no row

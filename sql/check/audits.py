@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class AuditFinding:
     """An audit that found rows: how many, and the first as text."""
 
-    audit: Audit
-    rows: int
-    example: str
+    audit: Audit  # that found rows
+    rows: int  # their number
+    example: str  # the first row
 
 
 AUDITS = (

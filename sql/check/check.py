@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class CheckReport:
     """Findings as lines, worst first, and how many of them are errors and warnings."""
 
-    lines: tuple[str, ...]
-    errors: int
-    warnings: int
+    lines: tuple[str, ...]  # one a finding
+    errors: int  # their number
+    warnings: int  # their number
 
 
 def check_warehouse(warehouse: Warehouse) -> CheckReport:

@@ -13,17 +13,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Question:
-    """A query for `run_id` and `found`, a text, each row of which is a warning.
+    """A query for `run_id` and `found`, a text, each row of which is a warning."""
 
-    Attributes:
-        code: name of the warning.
-        advice: the cost of the finding, and the remedy.
-        sql: the query.
-    """
-
-    code: str
-    advice: str
-    sql: str
+    code: str  # name of the warning
+    advice: str  # the cost of the finding, and the remedy
+    sql: str  # the query
 
 
 QUESTIONS = (

@@ -32,7 +32,7 @@ FUNCTIONS = """
 class Suggestion:
     """A word that may follow."""
 
-    text: str
+    text: str  # the word
     kind: str  # table, view, function, keyword, or the relation that a column is of
 
 
@@ -40,7 +40,7 @@ class Suggestion:
 class Words:
     """The words of a warehouse's SQL."""
 
-    library: Library
+    library: Library  # the warehouse's views
 
     @cached_property
     def relations(self) -> dict[str, str]:

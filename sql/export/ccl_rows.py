@@ -40,7 +40,7 @@ _FLAT_NAMES = {
 class WrittenRow:
     """A run that was written."""
 
-    folder: Path
+    folder: Path  # that holds the row
     remarks: list[str]  # to know before publishing the row
 
 

@@ -80,7 +80,7 @@ select * from events order by start_ps, duration_ps desc, line
 class _TraceFile:
     """A JSON file under construction."""
 
-    file: IO[bytes]
+    file: IO[bytes]  # open for writing
     shift_ps: int  # added to every time
     lines: dict[tuple[int, str], int] = field(default_factory=dict)  # (pid, line) -> tid
     texts: dict[str, str] = field(default_factory=dict)  # text -> as JSON, with its quotes

@@ -45,12 +45,12 @@ OWN_PARTS = {DICTIONARY, "DICTIONARY.md", "README.md", "parquet", "csv"}
 class _Part:
     """A table or view to write; the documentation is as in DescribedFile."""
 
-    name: str
-    kind: str
-    version: int | None
-    sql: str
-    row: str
-    description: str
+    name: str  # as in DescribedFile
+    kind: str  # as in DescribedFile
+    version: int | None  # as in DescribedFile
+    sql: str  # its rows
+    row: str  # as in DescribedFile
+    description: str  # as in DescribedFile
     meanings: dict[str, str]  # column -> its documentation
 
 

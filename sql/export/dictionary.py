@@ -58,25 +58,25 @@ duckdb -c "select run_id, axis, sum(wire_bytes) from 'parquet/traffic_volume_v1.
 class DescribedColumn:
     """A column of a file."""
 
-    name: str
+    name: str  # of the column
     type: str  # in Parquet
     unit: str  # empty where the name ends in none
-    meaning: str
+    meaning: str  # its documentation
 
 
 @dataclass(frozen=True)
 class DescribedFile:
     """A table or view of the dataset."""
 
-    name: str
+    name: str  # of the table or view
     kind: str  # table or view
     version: int | None  # of the view's definition; None for a table
     row: str  # `one row per …`
-    description: str
+    description: str  # what it is for
     rows: int  # their number
     runs: tuple[str, ...]  # run_ids in the rows
     files: tuple[str, ...]  # paths inside the dataset
-    columns: tuple[DescribedColumn, ...]
+    columns: tuple[DescribedColumn, ...]  # from left to right
 
 
 def unit_of(column: str) -> str:

@@ -15,7 +15,7 @@ class Example:
     """A question and its query."""
 
     question: str  # in words
-    sql: str
+    sql: str  # answers it
 
     @cached_property
     def relations(self) -> frozenset[str]:

@@ -32,7 +32,7 @@ _UNITS = {"_bytes": "bytes", "_bytes_per_s": "bytes/s", "_ratio": "ratio"}
 class PerfettoWriter:
     """A trace under construction."""
 
-    file: IO[bytes]
+    file: IO[bytes]  # open for writing
     shift_ns: int  # added to every time
     tracks: dict[tuple[object, ...], int] = field(default_factory=dict)  # key -> uuid
     names: dict[str, dict[str, int]] = field(default_factory=dict)  # table -> text -> number

@@ -56,8 +56,8 @@ class SliceSource:
 
     title: str  # for progress lines
     process: tuple[str, Value]  # its key: device and device_id, or host and its name
-    pid: int
-    process_name: str
+    pid: int  # number of the process
+    process_name: str  # as ui.perfetto.dev shows it
     # Gives track, name, category, detail, start_ps, duration_ps, flow and some of NUMBERS.
     sql: str
     parameters: dict[str, Value] = field(default_factory=dict)  # beside $run

@@ -29,8 +29,8 @@ _NO_AXIS = ("none", "mixed", "unclassified")
 class Lever(NamedTuple):
     """One thing to change."""
 
-    name: str
-    change: Change
+    name: str  # as in the table advice
+    change: Change  # that it is replayed with
 
 
 def levers(facts: Facts) -> list[Lever]:
@@ -60,7 +60,7 @@ def levers(facts: Facts) -> list[Lever]:
 class Advice:
     """Rows of the table advice, without run_id, the best lever first."""
 
-    rows: pl.DataFrame
+    rows: pl.DataFrame  # one a lever
 
 
 def advise(parent: Parent) -> Advice:

@@ -21,43 +21,43 @@ _UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 class Rate:
     """Another bandwidth: so many times the present one, or so many bytes per second that a member sends."""
 
-    times: float | None = None
-    bytes_per_s: float | None = None
+    times: float | None = None  # of the present bandwidth; None: bytes_per_s is given
+    bytes_per_s: float | None = None  # that a member sends; None: times is given
 
 
 @dataclass(frozen=True)
 class LinkLatency:
     """Another latency of each step of a ring: in place of the fitted one, or on top of it."""
 
-    ps: int
-    is_added: bool
+    ps: int  # of one step of a ring
+    is_added: bool  # whether it comes on top of the fitted one
 
 
 @dataclass(frozen=True)
 class Reconfigure:
     """Optical circuits in place of links: the time of a change, ports of a device, and when they change."""
 
-    delay_ps: int
-    circuits: int = 1
+    delay_ps: int  # time of a change
+    circuits: int = 1  # ports of a device
     rails: bool = False  # whether only transfers between hosts need circuits
-    policy: str = "every"
+    policy: str = "every"  # when ports change, by a name of POLICIES
 
 
 @dataclass(frozen=True)
 class Change:
     """What is changed; as built, nothing."""
 
-    ici: Rate | None = None
-    dcn: Rate | None = None
-    latency: LinkLatency | None = None
-    host: float = 1.0
-    no_skew: bool = False
-    perfect_overlap: bool = False
-    chip: str | None = None
+    ici: Rate | None = None  # bandwidth of links inside a slice
+    dcn: Rate | None = None  # bandwidth between slices
+    latency: LinkLatency | None = None  # of a step of a ring
+    host: float = 1.0  # factor on the time of the host
+    no_skew: bool = False  # whether all members of a transfer arrive together
+    perfect_overlap: bool = False  # whether transfers hide behind compute as far as they can
+    chip: str | None = None  # kind of chip in place of the run's own
     no_exposed: str | None = None  # an axis whose transfers take no time, or EVERY_AXIS
-    no_masked: bool = False
-    hbm_at_peak: bool = False
-    reconfigure: Reconfigure | None = None
+    no_masked: bool = False  # whether a pipeline's masked executions take no time
+    hbm_at_peak: bool = False  # whether ops read and write at the peak of HBM
+    reconfigure: Reconfigure | None = None  # circuits in place of links
 
 
 def parse_rate(text: str) -> Rate:

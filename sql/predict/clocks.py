@@ -14,8 +14,8 @@ _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 class ChipClock(NamedTuple):
     """A chip's clock, and where it stands."""
 
-    hz: float
-    source: str
+    hz: float  # cycles per second
+    source: str  # a document or a run
 
 
 # By generation. A chip without an entry has no public clock: users state it.

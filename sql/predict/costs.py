@@ -42,16 +42,16 @@ _PEAKS = ("flops_per_s", "hbm_bytes_per_s", "ici_bytes_per_s")
 class Chip(NamedTuple):
     """Peaks of a device and of its links."""
 
-    flops_per_s: float
-    hbm_bytes_per_s: float
-    ici_bytes_per_s: float
+    flops_per_s: float  # bf16
+    hbm_bytes_per_s: float  # of one device
+    ici_bytes_per_s: float  # of one link, one way
 
 
 @dataclass(frozen=True)
 class Facts:
     """What the warehouse knows about the costs of a run."""
 
-    parent: Parent
+    parent: Parent  # the run
 
     def _rows(self, sql: str) -> pl.DataFrame:
         found = self.parent.warehouse.query(sql, {"run": self.parent.row["run_id"]})

@@ -35,10 +35,10 @@ TRANSFERS = """
 class Line(NamedTuple):
     """time = latency + size / rate, as fitted."""
 
-    latency_ps: float
-    ps_per_byte: float
-    sizes: int
-    samples: int
+    latency_ps: float  # of one step of a ring
+    ps_per_byte: float  # 1 / rate
+    sizes: int  # distinct sizes that it rests on
+    samples: int  # transfers that it rests on
     error_ratio: float  # median distance of the samples from the line, over their time
 
 
@@ -79,7 +79,7 @@ Key: TypeAlias = tuple[str | None, str | None, str | None, int | None]  # the co
 class Fits:
     """The lines of a warehouse's transfers, per ring step: by KEY, and over groups of any size."""
 
-    lines: dict[Key, Line]
+    lines: dict[Key, Line]  # by KEY
 
     def of(self, key: Key) -> tuple[str, Line | None]:
         """(what a line is fitted to, the line) of some transfers: that of groups of their size, if any."""

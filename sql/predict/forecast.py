@@ -38,8 +38,8 @@ METRICS = {"prefill": "ttft", "decode": "tpot"}
 class Forecast:
     """Rows of the tables forecast and forecast_costs, without run_id."""
 
-    steps: pl.DataFrame
-    costs: pl.DataFrame
+    steps: pl.DataFrame  # rows of forecast
+    costs: pl.DataFrame  # rows of forecast_costs
 
 
 def forecast_run(

@@ -23,10 +23,10 @@ MEASURED = ("xplane", "chrome")  # runs.source of a run that a profiler measured
 class Parent:
     """A measured run in a warehouse, ready to be replayed."""
 
-    warehouse: Warehouse
+    warehouse: Warehouse  # that holds it
     row: RunRow  # of runs
-    schedule: Schedule
-    whole: Whole
+    schedule: Schedule  # to replay
+    whole: Whole  # the rows that a replay moves
 
 
 def find_run(warehouse: Warehouse, run: str) -> RunRow:

@@ -52,11 +52,11 @@ _TRANSFERS = """
 class Range(NamedTuple):
     """The least and the most that something takes, and what the most rests on."""
 
-    least: InstructionTime
-    most: InstructionTime
+    least: InstructionTime  # of one execution
+    most: InstructionTime  # of one execution
     part: str  # compute, copy, or axis and kind of a transfer
-    origin: str
-    executions: int | None
+    origin: str  # what the most rests on
+    executions: int | None  # in one execution of the program; None: decided at run time
 
 
 @dataclass(frozen=True)
@@ -64,20 +64,20 @@ class Ground:
     """What costs of compiled instructions rest on."""
 
     name: str  # of the run
-    chip: Chip
-    clock: ChipClock
-    fits: Fits
+    chip: Chip  # peaks
+    clock: ChipClock  # turns cycles into time
+    fits: Fits  # of measured transfers
     change: Change = field(default_factory=Change)  # of links and latency
 
 
 class CostedProgram(NamedTuple):
     """A compiled program with the costs of its instructions."""
 
-    timeline: Timeline
-    entry: str
-    ranges: Mapping[str, Range]
+    timeline: Timeline  # its instructions
+    entry: str  # name of its entry computation
+    ranges: Mapping[str, Range]  # instruction -> its cost
     flops: float  # of all executions
-    hbm_bytes: float
+    hbm_bytes: float  # of all executions
 
     def costs(self, most: bool) -> dict[str, InstructionTime]:
         """Op -> what it takes."""

@@ -21,11 +21,11 @@ ALL_OF_IT = 1 << 60  # ps: more than any transfer takes
 class _Group(NamedTuple):
     """Transfers of one fabric, axis, kind, strategy and group size."""
 
-    fabric: str
-    key: Key
-    rows: pl.DataFrame
+    fabric: str  # ici or dcn
+    key: Key  # axis, kind, strategy and group size
+    rows: pl.DataFrame  # its transfers, as fits.TRANSFERS has them
     fitted: str  # what the line is fitted to
-    line: Line | None
+    line: Line | None  # None: the saved time rests on no fitted line
     saved: NDArray[np.float64]  # ps; NaN where it is not known
 
     @property

@@ -31,9 +31,9 @@ ENGINE_VERSION = 3  # of ingest/replay: another one may give other times
 class Prediction(NamedTuple):
     """A predicted run in the warehouse."""
 
-    run_id: str
-    name: str
-    change: str
+    run_id: str  # of the predicted run
+    name: str  # of the predicted run
+    change: str  # in words
     rests_on: pl.DataFrame  # rows of transfer_costs
     unchanged: bool  # the warehouse had it already
 

@@ -19,22 +19,17 @@ from xlahouse.sql.warehouse import Warehouse
 class QueryJob:
     """A question with its arguments."""
 
-    question: str
-    given: dict[str, Any]
+    question: str  # name of a function of questions.py
+    given: dict[str, Any]  # its arguments by name
 
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer, or the line that says why it has no answer.
+    """An answer, or the line that says why it has no answer."""
 
-    Attributes:
-        error: what is wrong; None where there is an answer.
-        stays: whether the process takes another question.
-    """
-
-    answer: Any
-    error: str | None
-    stays: bool
+    answer: Any  # as the function gives it
+    error: str | None  # the line; None where there is an answer
+    stays: bool  # whether the process takes another question
 
 
 def work(connection: Connection, root: str, limits: QueryLimits) -> None:

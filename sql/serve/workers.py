@@ -37,8 +37,8 @@ class Gone(XlahouseError):
 
 @dataclass
 class _QueryWorker:
-    process: BaseProcess
-    connection: Connection
+    process: BaseProcess  # that answers
+    connection: Connection  # our end of its pipe
 
 
 class Workers:

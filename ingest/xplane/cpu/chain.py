@@ -37,8 +37,8 @@ class Placement:
     """Acts with `execution` (event number of the Execute), `ordinal` (place of the device in its device
     order) and `enqueue_ps`, all NULL where unknown; and how many late starts were ambiguous."""
 
-    acts: pl.DataFrame
-    ambiguous: int
+    acts: pl.DataFrame  # with the columns above
+    ambiguous: int  # late starts
 
 
 def place_acts(events: CpuEvents, by_place: bool) -> Placement:

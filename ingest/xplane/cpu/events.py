@@ -74,8 +74,8 @@ class Marks:
     """Marks of the thread pool, by line and start."""
 
     event: Integers  # number in the plane
-    line: Integers
-    start_ps: Integers
+    line: Integers  # position in Plane.lines
+    start_ps: Integers  # since the profile's start
     closure: Integers  # the one that is announced or opened; NO_CLOSURE where the mark states none
     opens: NDArray[np.bool_]  # a region starts here
 
@@ -111,7 +111,7 @@ class CpuEvents:
     acts: pl.DataFrame
     markers: pl.DataFrame  # of steps
     unnumbered: int  # roots of a trace that may be steps
-    counts: LineCounts
+    counts: LineCounts  # events of each line
 
 
 def read_cpu_events(
@@ -155,13 +155,13 @@ def read_cpu_events(
 class _FoundInChunk:
     """Events of a chunk that show where ops ran."""
 
-    chunk: EventChunk
-    records: Marks
-    edges: Marks
+    chunk: EventChunk  # the decoded events
+    records: Marks  # where closures are announced
+    edges: Marks  # where regions open and close
     chosen: Mask  # events that are acts
     stats: dict[str, Found]  # of all events, as ChosenEvents takes them
-    markers: pl.DataFrame
-    unnumbered: int
+    markers: pl.DataFrame  # of steps
+    unnumbered: int  # roots of a trace that may be steps
 
 
 def _look_through(

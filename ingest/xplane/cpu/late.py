@@ -28,9 +28,9 @@ _ANYWHERE = range(1 << 62)  # places of a start whose collectives name none
 class Lacking:
     """An execution, some of whose places have no start."""
 
-    execution: int
+    execution: int  # event number of the Execute
     start_ps: int  # of the call
-    places: list[int]
+    places: list[int]  # of the devices without a start, in device order
 
 
 @dataclass(frozen=True)
