@@ -92,13 +92,6 @@ elsewhere as (
     group by run_id, request
 ),
 
-ambiguous as (
-    select run_id
-    from clocks
-    where state = 'ambiguous'
-    group by run_id
-),
-
 marked as (
     select
         r.run_id, r.request, 'marker' as source, r.decode_steps, o.lead_group as clock_group,
@@ -127,7 +120,7 @@ marked as (
     left join percentiles as p on p.run_id = r.run_id and p.request = r.request
     left join opened as o on o.run_id = r.run_id and o.request = r.request
     left join elsewhere as e on e.run_id = r.run_id and e.request = r.request
-    left join ambiguous as a on a.run_id = r.run_id
+    left join _ambiguous_run_v1 as a on a.run_id = r.run_id
 ),
 
 runs_with_markers as (
@@ -195,7 +188,7 @@ unmarked as (
         o.executions - 1 as launch_period_count,
         'no markers of requests in the trace' as reason
     from most_launched as o
-    left join ambiguous as a on a.run_id = o.run_id
+    left join _ambiguous_run_v1 as a on a.run_id = o.run_id
     where o.place = 1
 ),
 

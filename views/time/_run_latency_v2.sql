@@ -75,25 +75,10 @@ headlines as (
     group by run_id
 ),
 
-left_out as (
-    select run_id, host, start_ps, start_ps + duration_ps as end_ps
-    from phases
-    where phase = 'warmup'
-    union all
-    select run_id, host, start_ps, end_ps
-    from _compile_v1
-),
-
-unmeasured as (
-    select l.run_id, l.start_ps, l.end_ps, h.clock_group
-    from left_out as l
-    left join _apart_clock_v1 as h on h.run_id = l.run_id and h.host = l.host
-),
-
 interrupted as (
     select h.run_id
     from headlines as h
-    inner join unmeasured as u
+    inner join _unmeasured_time_v1 as u
         on u.run_id = h.run_id and u.start_ps < h.end_ps and u.end_ps > h.start_ps
         and coalesce(u.clock_group = h.clock_group, true)
     group by h.run_id

@@ -1,8 +1,8 @@
 -- one row per run and clock of a trace file
 -- How far a clock was from its reference, as ingest measured it from the ends of synchronous
--- collectives, which all members leave together, and took it off in all tables (table clocks).
+-- collectives, which all members leave together, and subtracted it in all tables (table clocks).
 -- spread_ps is the uncertainty that remains. Where it exceeds the median skew of the instances that
--- the clock shares with others, skews across these clocks mean nothing: is_usable is false, as it is
+-- the clock shares with other clocks, skews across these clocks mean nothing: is_usable is false, as it is
 -- where several offsets fit. A median of two is the lower and half of the difference.
 with devices_of as (
     select run_id, clock, count(*) as devices
@@ -63,11 +63,11 @@ select
     -- three shared ends are too few
     case when state = 'reference' or (state = 'aligned' and pairs >= 3) then drift_ppm end
         as drift_ppm,
-    -- 5th to 95th percentile of what the ends of both clocks differ by, offset and drift taken off
+    -- 5th to 95th percentile of what the ends of both clocks differ by, less offset and drift
     spread_ps,
     -- instances of synchronous collectives that its devices share with those of another clock
     cast(instances as bigint) as instances,
-    -- latest less earliest arrival of these instances, offsets taken off, median
+    -- latest less earliest arrival of these instances, offsets subtracted, median
     cast(median_skew_ps as bigint) as median_skew_ps,
     -- skews across this clock mean something; NULL where the spread or the skew is not known, and
     -- where no instance is shared with the reference

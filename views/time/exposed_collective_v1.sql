@@ -5,7 +5,7 @@
 -- as in comm_compute. A collective is of the step that it started in, its phase is that step's
 -- window's, and it is cut at the window's start and end. One that only touches another, a compute op
 -- or the window's end shares no time with it; one of no length is counted and has no time. Ops whose
--- other half (start or done) is missing are no collective: their exposed time is a row with op, axis
+-- other half (start or done) is missing are not a collective: their exposed time is a row with op, axis
 -- and kind NULL and a count of 0. Programs that name a collective alike share its row. In a run predicted
 -- over optical circuits, table circuit_waits has what of this time its collectives wait for circuits.
 with windows as (

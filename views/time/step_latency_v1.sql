@@ -1,5 +1,5 @@
 -- one row per run, request and step of a marked request
--- Latency of each step: from the end of the step before to its own end. A step ends with its last
+-- Latency of each step: from the end of the previous step to its own end. A step ends with its last
 -- op over all devices (control ops aside); the first step's (prefill) latency runs from its
 -- marker's start on the host. A step whose ops are missing from the trace has no end, and neither
 -- it nor the next has a latency; nor has a step where it is ambiguous how far clocks are apart (table clocks).
@@ -19,37 +19,15 @@ requests as (
     group by run_id, request, clock_group
 ),
 
-left_out as (
-    select run_id, host, start_ps, start_ps + duration_ps as end_ps
-    from phases
-    where phase = 'warmup'
-    union all
-    select run_id, host, start_ps, end_ps
-    from _compile_v1
-),
-
-unmeasured as (
-    select l.run_id, l.start_ps, l.end_ps, h.clock_group
-    from left_out as l
-    left join _apart_clock_v1 as h on h.run_id = l.run_id and h.host = l.host
-),
-
 -- By overlap, not by number: a warm-up may have the number of a request that counts. There are few
 -- warm-ups and compiles, so the join stays small. Where clocks are of several groups, within one.
 excluded as (
     select r.run_id, r.request
     from requests as r
-    inner join unmeasured as u
+    inner join _unmeasured_time_v1 as u
         on u.run_id = r.run_id and u.start_ps < r.end_ps and u.end_ps > r.start_ps
         and coalesce(u.clock_group = r.clock_group, true)
     group by r.run_id, r.request
-),
-
-ambiguous as (
-    select run_id
-    from clocks
-    where state = 'ambiguous'
-    group by run_id
 ),
 
 moved as (
@@ -61,7 +39,7 @@ moved as (
     from timed as s
     left join _request_clock_v1 as c
         on c.run_id = s.run_id and c.request = s.request and c.clock_group = s.clock_group
-    left join ambiguous as a on a.run_id = s.run_id
+    left join _ambiguous_run_v1 as a on a.run_id = s.run_id
 ),
 
 steps as (
@@ -105,7 +83,7 @@ select
     first_op_ps,
     -- end of the last op over all devices
     end_ps,
-    -- from the end of the step before to the end of this one; the first from its marker's start; NULL
+    -- from the end of the previous step to the end of this one; the first from its marker's start; NULL
     -- where the trace has it end earlier
     cast(case when end_ps >= since_ps then end_ps - since_ps end as double) / 1e12 as latency_s
 from since
