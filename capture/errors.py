@@ -106,3 +106,9 @@ class QueryError(XlahouseError):
         where = "" if line is None else f" (line {line}, column {column or 1})"
         super().__init__(f"{message}{where}")
         self.sql, self.line, self.column = sql, line, column
+
+
+def one_line(error: Exception) -> str:
+    """The reason that an error of any file system, or of Arrow, states."""
+    said = error.strerror if isinstance(error, OSError) else None
+    return (said or str(error).strip() or type(error).__name__).splitlines()[0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from xlahouse.capture.errors import DamagedFileError, WarehouseError
+from xlahouse.capture.errors import DamagedFileError, WarehouseError, one_line
 from xlahouse.ingest.events.files import open_fs, read_parquet
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION
 from xlahouse.ingest.store.run_index import row_path
@@ -122,9 +122,7 @@ def _check_row(system: AbstractFileSystem, name: str, run_id: str, schema: pa.Sc
     except FileNotFoundError:
         raise
     except Exception as error:  # of Parquet, or of the object store
-        said = error.strerror if isinstance(error, OSError) else None
-        said = (said or str(error).strip() or type(error).__name__).splitlines()[0]
-        raise _damaged(name, said) from error
+        raise _damaged(name, one_line(error)) from error
     version = _version(row)
     if version > INGEST_VERSION and not _fits(row, schema):
         raise WarehouseError(

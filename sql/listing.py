@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from xlahouse.capture.errors import WarehouseError, XlahouseError
+from xlahouse.capture.errors import WarehouseError, XlahouseError, one_line
 from xlahouse.ingest.schema import INGEST_VERSION, LAYOUT_VERSION
 from xlahouse.ingest.store.run_index import PACK, stamped_rows
 from xlahouse.sql.place import Place
@@ -65,7 +65,7 @@ class Listing:
     damaged: tuple[str, ...]  # a line for each run that is left out, since its row cannot be read
     versions: dict[str, int] = field(default_factory=dict)  # of runs that another version wrote
     own_rows_sql: str | None = None  # as runs_sql, without the index, which ingests replace
-    packed: PackedRuns | None = None  # small runs whose rows are in one file a table as well
+    packed: PackedRuns | None = None  # small runs whose rows are in one file per table as well
 
     def without(self, run_id: str, line: str) -> Listing:
         """The same without a run, one of whose files is damaged, as a line says."""
@@ -245,12 +245,6 @@ def reading(root: str) -> Iterator[None]:
         ) from error
     except Exception as error:
         raise WarehouseError(f"{root} cannot be read: {one_line(error)}; try again") from error
-
-
-def one_line(error: Exception) -> str:
-    """What an error of any file system says."""
-    said = error.strerror if isinstance(error, OSError) else None
-    return (said or str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def read_run_settings(place: Place, run_ids: list[str]) -> list[Row]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from xlahouse.capture.errors import XlahouseError
+from xlahouse.capture.errors import XlahouseError, one_line
 from xlahouse.sql.library import TABLES, Library, View
-from xlahouse.sql.listing import one_line, reading
+from xlahouse.sql.listing import reading
 from xlahouse.sql.place import Place
 
 FOLDER = "user_views"

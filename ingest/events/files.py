@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import fsspec
 
-from xlahouse.capture.errors import WarehouseError, XlahouseError
+from xlahouse.capture.errors import WarehouseError, XlahouseError, one_line
 from xlahouse.capture.opening import check_regular, open_regular, read_text_bytes
 
 if TYPE_CHECKING:
@@ -52,9 +52,8 @@ def reaching(url: str) -> Iterator[None]:
     except XlahouseError:
         raise
     except Exception as error:
-        said = error.strerror if isinstance(error, OSError) else None
         raise WarehouseError(
-            f"{url} cannot be reached: {said or one_line(error)}; check that it exists, that the "
+            f"{url} cannot be reached: {one_line(error)}; check that it exists, that the "
             "credentials for it are set, and that they grant access"
         ) from error
 
@@ -103,7 +102,7 @@ def open_given(url: str) -> BinaryIO:
     """Open a file that a user names, or that lies among a user's files, to read its bytes.
 
     Raises:
-        OSError: it cannot be opened, or is no regular file.
+        OSError: it cannot be opened, or is not a regular file.
         WarehouseError: its kind of URL cannot be opened.
     """
     return open_on(*open_fs(url))
@@ -113,7 +112,7 @@ def open_on(system: fsspec.AbstractFileSystem, path: str) -> BinaryIO:
     """The same, by the file's path on a file system.
 
     Raises:
-        OSError: it cannot be opened, or is no regular file.
+        OSError: it cannot be opened, or is not a regular file.
     """
     if is_local(system):
         return open_regular(path)
@@ -125,7 +124,7 @@ def read_small(url: str) -> bytes:
     """All bytes of a card, manifest or setting.
 
     Raises:
-        OSError: it cannot be opened, is no regular file, or is too large for text.
+        OSError: it cannot be opened, is not a regular file, or is too large for text.
         WarehouseError: its kind of URL cannot be opened.
     """
     with open_given(url) as file:
@@ -135,11 +134,6 @@ def read_small(url: str) -> bytes:
 def is_local(system: fsspec.AbstractFileSystem) -> bool:
     """Whether a file system's paths are those of this machine."""
     return "file" in (system.protocol if isinstance(system.protocol, tuple) else ())
-
-
-def one_line(error: Exception) -> str:
-    """What an error of any file system, or of Arrow, says."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def open_native(system: fsspec.AbstractFileSystem, path: str) -> pa.NativeFile:

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from xlahouse.capture.errors import WarehouseError
+from xlahouse.capture.errors import WarehouseError, one_line
 from xlahouse.ingest.events.files import open_native
 from xlahouse.ingest.schema import BY_NAME
 from xlahouse.ingest.store.run_writer import RunWriter
@@ -116,8 +116,7 @@ def compact_run(store: Store, run_id: str) -> Compacted:
         writer.commit(row, kept)
     except (pa.ArrowException, OSError) as error:
         writer.abandon()
-        said = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise WarehouseError(f"{run_id}: {said}; the run stays as it was") from error
+        raise WarehouseError(f"{run_id}: {one_line(error)}; the run stays as it was") from error
     except BaseException:
         writer.abandon()
         raise

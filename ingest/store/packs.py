@@ -1,4 +1,4 @@
-"""Copies the rows of many small runs into one file a table, so that a query over all runs opens few files.
+"""Copies the rows of many small runs into one file per table, so that a query over all runs opens few files.
 
 The runs' own files are authoritative, as their rows are: a run counts as packed only while its row's file has
 the stamp that it had when the run was packed (run_index.py). So ingest and drop need not know of the pack,
@@ -95,9 +95,7 @@ def pack_runs(store: Store) -> int:
     Raises:
         OSError: it cannot be written; the old pack stays.
     """
-    old = _pack_of(store)
-    stamps = stamped_rows(store.root)
-    kept = old.current(stamps) if old is not None else frozenset[str]()
+    old, stamps, kept = _packed(store)
     changed = old is not None and len(kept) < len(old.runs)
     small = _small_runs(store, stamps, kept)
     if not changed and _too_few(small, kept):
@@ -130,12 +128,17 @@ def pack_runs(store: Store) -> int:
 
 def runs_to_pack(store: Store) -> int:
     """How many small runs would be packed now; 0 where they are too few to matter."""
-    old, stamps = _pack_of(store), stamped_rows(store.root)
-    kept = old.current(stamps) if old is not None else frozenset[str]()
+    _, stamps, kept = _packed(store)
     if _too_few(stamps.keys() - kept, kept):
         return 0
     small = _small_runs(store, stamps, kept)
     return 0 if _too_few(small, kept) else len(small)
+
+
+def _packed(store: Store) -> tuple[Pack | None, dict[str, str | None], frozenset[str]]:
+    """The pack, the stamp of every run's row, and the runs that the pack holds as they are now."""
+    pack, stamps = _pack_of(store), stamped_rows(store.root)
+    return pack, stamps, pack.current(stamps) if pack is not None else frozenset()
 
 
 def _too_few(small: Sized, kept: Sized) -> bool:

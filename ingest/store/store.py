@@ -19,9 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from xlahouse.capture.decoding import JSON_FAULTS
-from xlahouse.capture.errors import WarehouseError
+from xlahouse.capture.errors import WarehouseError, one_line
 from xlahouse.ingest.events.files import (
-    one_line,
     open_fs,
     open_on,
     read_parquet,
@@ -139,7 +138,7 @@ class Store:
         except FileNotFoundError:
             return "it is gone"
         except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-            return getattr(error, "strerror", None) or one_line(error)
+            return one_line(error)
         there = entry["rows"]
         return "" if rows == there else f"it has {rows:,} rows, and its ingest wrote {there:,}"
 
