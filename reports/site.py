@@ -88,7 +88,7 @@ def render_site(
         opener: opens the warehouse again in another process; needed for more than one worker.
         workers: processes that draw runs' pages. With more than one, a script that calls this needs
             Python's `if __name__ == "__main__":` guard.
-        single_file: put the script, 800 kB, into each page, so that a page can move alone; else the pages
+        single_file: put the script into each page, so that a page can move alone; else the pages
             share the one beside them.
 
     Raises:

@@ -51,7 +51,8 @@ def report(
         int, typer.Option("--workers", min=1, help="Processes that draw runs' pages.")
     ] = 2,
     single_file: Annotated[
-        bool, typer.Option("--single-file", help="Put the script into each page: 800 kB more.")
+        bool,
+        typer.Option("--single-file", help="Put the script into each page, which is then larger."),
     ] = False,
     perfetto: Annotated[
         bool, typer.Option("--perfetto", help="Also write each run's trace for ui.perfetto.dev.")
