@@ -18,7 +18,7 @@ _KINDS = (
 
 
 def check_regular(path: str | os.PathLike[str]) -> None:
-    """Refuse what is no regular file, for libraries that open files themselves.
+    """Refuse what is not a regular file, for libraries that open files themselves.
 
     Raises:
         OSError: it is a folder, pipe, device or socket, or is not there.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Part of a step that is no op -> its name.
+# Part of a step that is not an op -> its name.
 NO_OPS = {
     "circuits": "waits for circuits",
     "idle": "idle in the step",

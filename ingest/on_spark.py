@@ -24,7 +24,7 @@ POOL = "POLARS_MAX_THREADS"
 
 
 def each_on(session: SparkSession) -> Each:
-    """An `each` for `ingest_paths` on a SparkSession: one task a run, on its own cores; of a large run, one
+    """An `each` for `ingest_paths` on a SparkSession: one task per run, on its own cores; of a large run, one
     a file, and the driver puts the files together.
 
     Every executor needs this version of xlahouse, and reaches traces and warehouse by the same path or

@@ -240,7 +240,7 @@ def _shaping(dumps: list[Dump] | None, card: FoundCard | None, options: Options)
 
 
 def _shaped_so(known: RunRow, shaping: dict[str, str]) -> bool:
-    """Whether a run was written with these options; leaving one out is no change."""
+    """Whether a run was written with these options; leaving one out does not change them."""
     options: dict[str, str] = msgspec.json.decode(known["options"] or "{}")
     return shaping.items() <= options.items()
 

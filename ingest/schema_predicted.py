@@ -33,7 +33,7 @@ lever str what is changed, such as no skew
 phase str phase of the steps; NULL outside every marker
 rank int 1 is the lever that wins most time over the run; NULL where it cannot be replayed
 steps int steps of the phase
-step_ps int measured: mean time from the end of the step before to a step's end, on the slowest device
+step_ps int measured: mean time from the end of the previous step to a step's end, on the slowest device
 replayed_step_ps int predicted: the same of the replay; NULL where it cannot be replayed
 won_ps int step_ps less replayed_step_ps
 won_ratio float won_ps over step_ps

@@ -94,7 +94,7 @@ offset_bytes int where it begins in its allocation
 allocation_bytes int length of the allocation
 first_use int place in the schedule (instructions.schedule_index) from which on it is held
 last_use int place of its last use; of arguments, outputs and constants the number of places
-op str instruction that makes its first value; of what is no temporary, the largest one
+op str instruction that makes its first value; of arguments, results and constants, the largest one
 scope str op_name of the framework
 {USE_COLUMNS}
 """),

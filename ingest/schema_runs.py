@@ -179,8 +179,8 @@ clock str name: the host where it has one clock, else the file without its endin
 host str host
 world int world of its devices
 reference str clock that it is measured against; itself on a reference
-clock_offset_ps int how much later it was than the reference at time zero; taken off in all tables
-drift_ppm float microseconds that it gains a second; taken off in all tables. 0 with fewer than three pairs
+clock_offset_ps int how much later it was than the reference at time zero; subtracted in all tables
+drift_ppm float microseconds that it gains a second; subtracted in all tables. 0 with fewer than three pairs
 spread_ps int 5th to 95th percentile of the residuals of the ends that both clocks share
 pairs int ends that both clocks share
 evidence str how launches were matched: sequence number, step marker, time or setting; NULL: they were not

@@ -37,7 +37,7 @@ def render_page(template: str, values: Mapping[str, object]) -> str:
     script = "" if library else page_script()
     small = _read("tables.js") if values.get("tables") else ""
     # No default source: the browser itself refuses any request but that for the script beside the page.
-    # Some browsers hold that 'self' is no file.
+    # Some browsers hold that 'self' is not a file.
     allowed = ["'self' file:"] if library else [f"'{_sha256(script)}'"]
     allowed += [f"'{_sha256(small)}'"] if small else []
     policy = (

@@ -81,7 +81,7 @@ class Database:
             tables: that it reads.
             cursor: it ran on; it is then pointed to all runs.
         """
-        # The rows of `runs` are no files of columns: _install_runs reads them, whatever they lack.
+        # The rows of `runs` are not files of columns: _install_runs reads them, whatever they lack.
         read = {table for table in tables if self.listing.files.get(table)}
         lacking = [t for t in sorted(read - self._split - {"runs"}) if _lacks(error, t)]
         for table in lacking:

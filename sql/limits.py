@@ -40,7 +40,7 @@ def parse_memory(text: str) -> int:
     """Bytes of `4GB`, `512MiB` or `1.5G`.
 
     Raises:
-        QueryError: it is no size, or too small for any query.
+        QueryError: it is not a size, or too small for any query.
     """
     found = SIZE.fullmatch(text.strip())
     if found is None or found[2].upper() not in UNITS:

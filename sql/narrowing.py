@@ -151,7 +151,7 @@ def _by_name(column: list[str], relations: dict[str, str]) -> bool | None:
 
 
 def _column(node: Node) -> list[str]:
-    """`o.run_id` -> [o, run_id], in lower case; nothing where it is no column."""
+    """`o.run_id` -> [o, run_id], in lower case; nothing where it is not a column."""
     return texts(node, "column_names") if kind(node) == "COLUMN_REF" else []
 
 

@@ -47,11 +47,11 @@ def writing_file(path: Path | None, force: bool = False, streams: bool = False) 
         yield
         return
     if path is None or is_stream(path):
-        raise WarehouseError(f"{path} is a pipe or a device; name a file with -o")
+        raise WarehouseError(f"{path or 'stdout'} is a pipe or a device; name a file with -o")
     outside_warehouses(path)
     if path.is_file() and not force and _recorded().get(_key(path)) != _stamp(path):
         raise WarehouseError(
-            f"{path} is there and not as xlahouse left it; give --force to write over it, or another -o"
+            f"{path} exists and is not as xlahouse left it; give --force to write over it, or another -o"
         )
     if path.is_dir():
         raise WarehouseError(f"{path} is a folder; name a file with -o")

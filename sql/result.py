@@ -271,7 +271,7 @@ def _numbered(names: list[str]) -> list[str]:
 
 
 def explained(result: Result, form: QueryPlan) -> Result:
-    """The plan of an EXPLAIN, without the files that DuckDB lists: a line a row, or one row of JSON."""
+    """The plan of an EXPLAIN, without the files that DuckDB lists: one line per row, or one row of JSON."""
     import pyarrow as pa
 
     plan = without_files(json.loads(result.rows[0][1]))

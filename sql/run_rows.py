@@ -140,7 +140,7 @@ def _columns(connection: duckdb.DuckDBPyConnection, rows: RunRows) -> dict[str, 
 
 
 def _are_whole(rows: RunRows, found: list[tuple[str, str | None, str, int | None]]) -> bool:
-    """Whether there is one row a run, in the file of that run."""
+    """Whether there is one row per run, in the file of that run."""
     index = rows.place.url(INDEX)
     own = [(run_id, file) for run_id, _, file, _ in found if file != index]
     wanted = list(zip(rows.single, rows.singles, strict=True))

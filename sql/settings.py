@@ -36,7 +36,7 @@ def set_mesh(
 
     Raises:
         WarehouseError: no such run, or the warehouse cannot be written.
-        ManifestError: the text is no mesh, or not one of the run's devices, or has an unknown axis.
+        ManifestError: the text is not a mesh, or not one of the run's devices, or has an unknown axis.
     """
     run_id = warehouse.resolve_run(run)
     axes = None if text == OWN else parse_mesh(text)

@@ -111,7 +111,7 @@ class Warehouse:
             threads: of each query; on one, sums of floats are the same to the last digit each time.
 
         Raises:
-            WarehouseError: `run` is no run's id, prefix or name.
+            WarehouseError: `run` is not a run's id, prefix or name.
         """
         from xlahouse.sql.kept_database import of_run
 
@@ -254,7 +254,7 @@ class Warehouse:
         """A page of a report about one run, which a notebook shows: `wh.show("time", run="tp4")`.
 
         Raises:
-            WarehouseError: `run` is no run's id, prefix or name.
+            WarehouseError: `run` is not a run's id, prefix or name.
             ReportError: there is no such page.
         """
         # Reports stand above this room: they are loaded by name.
@@ -306,7 +306,7 @@ class Warehouse:
         """Headline metrics of a run, by the column names of run_summary; None where unknown.
 
         Raises:
-            WarehouseError: `run` is no run's id, prefix or name.
+            WarehouseError: `run` is not a run's id, prefix or name.
         """
         sql = f"select {', '.join(HEADLINE)} from run_summary_v2 where run_id = $run"
         return self.query(sql, {"run": self.resolve_run(run)}).dicts()[0]

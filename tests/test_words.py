@@ -11,7 +11,10 @@ ROOT = Path(__file__).parents[1]
 # Removed phrase -> what to write.
 REMOVED = {
     "anew": "again",
+    "are no": "are not, or: there are no …",
     "as it stands": "as it is",
+    "a file a rank": "a file per rank",
+    "a mark a setup": "a mark per setup",
     "be had": "be read",
     "cannot be told": "cannot be determined",
     "dearest": "most expensive",
@@ -21,18 +24,26 @@ REMOVED = {
     "held against": "compared with",
     "held to": "tested against",
     "hold against": "compare with",
+    "is no": "is not a, or: there is no …",
     "is none": "is not one, or: has no …",
     "leave to write": "write permission",
     "let go of": "released",
     "nobody": "no device, no user, …",
+    "of the burst before": "of the previous burst",
+    "of the step before": "of the previous step",
+    "one file a table": "one file per table",
     "passed over": "skipped",
     "so long to be set up": "so long to reconfigure",
     "something else than": "other than",
     "tells of": "states",
+    "taken off": "subtracted",
     "told apart": "distinguished",
 }
-# Case matters in the first only: `is None` is Python.
-PHRASES = re.compile(rf"\bis none\b|\b(?i:{'|'.join(REMOVED.keys() - {'is none'})})\b")
+# A noun follows: not `there is no`, nor `is no later than`.
+DEGREES = "longer|more|less|later|earlier|larger|such"
+NO_NOUN = rf"(?<!there )(?<!There )\b(?:is|are) no\b(?= [a-z])(?! (?:{DEGREES})\b)"
+CASED = {"is none", "is no", "are no"}  # `is None` is Python
+PHRASES = re.compile(rf"{NO_NOUN}|\bis none\b|\b(?i:{'|'.join(REMOVED.keys() - CASED)})\b")
 SUFFIXES = {".py", ".md", ".sql", ".html", ".css", ".js", ".yaml", ".yml", ".toml", ".txt", ""}
 SPARED = {"LICENSE", "tests/test_words.py"}
 NOBODY = re.compile(r"""["']nobody\b""")  # a run's name that does not exist
@@ -80,3 +91,6 @@ def test_phrases_are_found_over_the_ends_of_lines():
     ]
     assert removed_phrases("-- one\n-- told\n-- apart") == [(2, "told apart")]
     assert removed_phrases("x is None\nif x: withheld to_day\n'nobody'") == []
+    assert removed_phrases("# there\n# is no step; it is no later than\n# a step is no run") == [
+        (3, "is no")
+    ]

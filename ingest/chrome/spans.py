@@ -20,7 +20,7 @@ COUNTER = "C"
 COMPLETE = "X"
 _BEGINS, _ENDS = ("B", "b", "S"), ("E", "e", "F")
 _UNIX_US = 10**14  # the year 1973: later times are UNIX time, earlier ones count from some start
-_LONE_US = 3_600_000_000  # a time of 0 so long before all others is no time
+_LONE_US = 3_600_000_000  # a time of 0 so long before all other times is not a time
 _MOST_US = LATEST_PS // PS
 # Of a begin or an end: event, line, phase, name, category, id, us, ps.
 _Half: TypeAlias = tuple[int, int, str, str | None, str | None, str | None, int | None, int | None]
@@ -32,7 +32,7 @@ class ChromeSpans:
 
     # event, line, ph, name, cat, id, args, start_ps, duration_ps, and `folded`: events that a row stands for
     rows: pl.DataFrame
-    refused: pl.DataFrame  # (event, line) of events that are no span
+    refused: pl.DataFrame  # (event, line) of events that are not spans
     start_ns: int | None  # UNIX time of time zero; None where unknown
     issues: list[Issue]  # findings about them
 

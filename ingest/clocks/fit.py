@@ -87,7 +87,7 @@ def _drift(times: Floats, values: Floats) -> float:
 
 
 def _residuals(times: Floats, values: Floats, drift: float) -> tuple[float, float]:
-    """(offset, spread) once a drift is taken off."""
+    """(offset, spread) once a drift is subtracted."""
     level = np.sort(values - drift * times)
     offset = float(np.median(level))
     count = len(level)

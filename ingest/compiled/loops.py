@@ -79,7 +79,7 @@ def _step(program: Program, body: HloComputation, place: int) -> int | None:
 
 
 def _constant(program: Program, value: HloInstruction) -> int | None:
-    """The whole number of 32 or 64 bits that a value is; None where it is no constant of one."""
+    """The whole number of 32 or 64 bits that a value is; None where it is not a constant of one."""
     source = _source(program, value)
     if source.opcode != b"constant":
         return None

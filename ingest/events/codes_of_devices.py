@@ -22,14 +22,14 @@ CLOCKS_UNCONNECTED = Code(
     "clocks_unconnected",
     "info",
     "clocks of different files whose devices share no synchronous collective",
-    "a request counts on each clock from its own first marker, and the largest counts; skews are NULL",
+    "a request is timed on each clock from its own first marker, and the longest time counts; skews are NULL",
     "state the offset: `xlahouse ingest TRACES --run RUN --clock NAME=PS`",
 )
 DEVICE_AMBIGUOUS = Code(
     "device_ambiguous",
     "warning",
     "programs on virtual CPU devices that started late, each on one of the devices left over",
-    "their device may be another one of these",
+    "each may have run on another of these devices",
 )
 DEVICE_COLLISION = Code(
     "device_collision",
@@ -53,14 +53,14 @@ DEVICE_VIRTUAL = Code(
     "device_virtual",
     "info",
     "virtual CPU devices: threads that share the cores of a host",
-    "their structure is that of an accelerator's run, and their times are not",
+    "their structure is that of an accelerator's run, but their times are not",
 )
 DEVICE_NUMBER_ASSUMED = Code(
     "device_number_assumed",
     "warning",
     "a plane does not state the number that replica groups give its device",
-    "the number within the host is taken (with one file a rank, from its rank), which is wrong on every host "
-    "but the first",
+    "the number within the host is used (with one file per rank, the rank), which is wrong on every host but "
+    "the first",
 )
 DEVICE_UNKNOWN = Code(
     "device_unknown",
@@ -82,7 +82,8 @@ DEVICES_REPEATED = Code(
     "warning",
     "files have the device numbers, or ranks, of other files of the run: two processes that both begin with "
     "0, or one that was captured twice",
-    "they are a world of their own, whose devices add up; no transfer between worlds is one instance",
+    "they are a world of their own, whose devices count beside the others; a transfer between worlds is "
+    "never one instance",
     "if these are the same devices, at another time or in another kind of trace, they are another run: "
     "`xlahouse ingest FILE --run NAME`",
     info_when="the files state no ranks",
@@ -117,9 +118,9 @@ MARKER_REPEATED = Code(
 MARKERS_CROSS = Code(
     "markers_cross",
     "warning",
-    "launches that are enqueued while step markers are open that do not nest, or are on different threads, "
-    "and the launch's own thread decides for none",
-    "they have no request and no step, and what rests on these is NULL",
+    "launches that were enqueued while step markers were open that do not nest or are on different threads, "
+    "and none of them is on the launch's own thread",
+    "they have no request and no step, and values that rest on these are NULL",
     "open each step's marker on the thread that enqueues its programs",
 )
 ONE_RANK = Code(
@@ -139,7 +140,8 @@ PROGRAM_CONFLICT = Code(
     "program_conflict",
     "warning",
     "files of a run give one id to different programs: their processes number programs by themselves",
-    "they are worlds of their own, each with its own programs; no transfer between worlds is one instance",
+    "they are worlds of their own, each with its own programs; a transfer between worlds is "
+    "never one instance",
 )
 SPARSECORE_OPS = Code(
     "sparsecore_ops",

@@ -16,7 +16,7 @@ BAD_TIME = Code(
 BAD_NUMBER = Code(
     "bad_number",
     "warning",
-    "FLOPs or bytes of ops or transfers, or values of counters, are not finite or beyond any hardware's",
+    "FLOPs or bytes of ops or transfers, or values of counters, are not finite, or are beyond any hardware",
     "these numbers are NULL, and such values of counters are left out",
 )
 CARD_CONTRADICTS = Code(
@@ -43,7 +43,7 @@ CARD_FILLED = Code(
 CARD_UNREADABLE = Code(
     "card_unreadable",
     "warning",
-    "workload cards beside the trace are unreadable, or several",
+    "a workload card beside the trace is unreadable, or there are several",
     "the facts that they would give are NULL",
     "name one: `xlahouse ingest TRACES --run RUN --card CARD`",
 )

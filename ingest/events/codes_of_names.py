@@ -13,8 +13,8 @@ ALLOCATOR_UNKNOWN = Code(
 COLUMNS_UNSTATED = Code(
     "columns_unstated",
     "info",
-    "facts that traces of this kind state, and nothing in this trace does",
-    "they are NULL, and so is what views make of them",
+    "facts that traces of this kind usually state, and this one does not",
+    "they are NULL, and so are the columns of views that rest on them",
     "compare with another capture: the profiler may leave them out, or name them otherwise in a later "
     "release, which a newer xlahouse reads",
 )
@@ -28,7 +28,7 @@ DEVICE_KIND_UNKNOWN = Code(
     "device_kind_unknown",
     "info",
     "the trace does not state the kind of its devices",
-    "peaks, utilization, MFU and rooflines are NULL, but for what the trace states itself",
+    "peaks, utilization, MFU and rooflines are NULL, except where the trace states a peak itself",
     "state the kind: `xlahouse set device-kind RUN KIND`",
 )
 GROUP_STATED = Code(
@@ -40,7 +40,7 @@ GROUP_STATED = Code(
 HOST_UNSEEN = Code(
     "host_unseen",
     "info",
-    "a file has devices, and no events of their host",
+    "a file has devices, but no events of their host",
     "steps that the host marked, compiles and enqueue times are unknown",
 )
 LAUNCH_UNLINKED = Code(
@@ -52,20 +52,20 @@ LAUNCH_UNLINKED = Code(
 OP_END_UNKNOWN = Code(
     "op_end_unknown",
     "info",
-    "ops of virtual CPU devices that announce an event at their end, which has no name that is known here",
+    "ops of virtual CPU devices that announce an event at their end, under a name that is not known here",
     "an op that completes on another thread lasts longer than its duration here",
 )
 OPS_MISSING = Code(
     "ops_missing",
     "warning",
     "devices that launched programs, or have other events, and no op on a timeline",
-    "what ran on them is missing: their compute and collectives",
+    "their compute and collectives are missing",
     "capture again for less time: profilers drop events when their buffers are full",
 )
 PEAK_UNKNOWN = Code(
     "peak_unknown",
     "info",
-    "GPUs whose peak FLOP/s the trace does not state; the shipped table has TPUs alone",
+    "GPUs whose peak FLOP/s the trace does not state; the shipped table has TPUs only",
     "MFU and the math side of rooflines are NULL",
     "state it: `xlahouse set peaks RUN bf16_flops=NUMBER`",
 )
@@ -106,7 +106,7 @@ UNKNOWN_LINE = Code(
 WAIT_UNKNOWN = Code(
     "wait_unknown",
     "info",
-    "events on the line of waits that are no wait known by name: scopes of kernels, or new waits",
+    "events on the line of waits whose names are not those of known waits: scopes of kernels, or new waits",
     "they are in host_events; if they wait, that time counts as idle",
 )
 WAITS_UNSEEN = Code(

@@ -28,7 +28,7 @@ BAD_REPLICA_GROUPS = Code(
 CATEGORY_INFERRED = Code(
     "category_inferred",
     "info",
-    "ops without HLO, whose category (of a collective its kind) is deduced from name or instruction text",
+    "ops without HLO: their category (of a collective its kind) is deduced from names or instruction texts",
     "both may be wrong, and the payload is NULL where the text has none",
 )
 COLLECTIVE_KIND_UNKNOWN = Code(
@@ -64,7 +64,7 @@ COLLECTIVE_WITHOUT_PAYLOAD = Code(
 BUFFERS_UNREAD = Code(
     "buffers_unread",
     "warning",
-    "where a program's values lie in memory cannot be read",
+    "the places of a program's values in memory cannot be read",
     "table buffers and the views of a program's memory lack it",
     "capture again, or give the compiler's dump with --hlo-dump",
 )
@@ -80,7 +80,7 @@ DEVICE_ASSIGNMENT_UNKNOWN = Code(
     "warning",
     "HLO does not state which device runs which partition",
     "groups take the numbers of partitions for those of devices: the axis of a transfer, the members of its "
-    "instance, and which devices and links carry its bytes may be others",
+    "instance, and the devices and links that carry its bytes may be wrong",
     "give the xplane in place of its Chrome trace, or the compiler's dump: `xlahouse ingest TRACES --run "
     "RUN --hlo-dump FOLDER`",
     info_when="every group spans all devices",
@@ -88,7 +88,7 @@ DEVICE_ASSIGNMENT_UNKNOWN = Code(
 EXECUTIONS_UNKNOWN = Code(
     "executions_unknown",
     "warning",
-    "collectives of a compiled program in a branch, or in a loop whose rounds its HLO does not say: how "
+    "collectives of a compiled program in a branch, or in a loop whose rounds its HLO does not state: how "
     "often they run is decided at run time",
     "the sums of collectives and bytes that they belong to are NULL",
 )
@@ -111,7 +111,7 @@ HLO_FIELDS_UNKNOWN = Code(
     "hlo_fields_unknown",
     "warning",
     "instructions with fields that this version does not know: a later compiler wrote them",
-    "what it states in a new field in place of one that is known is taken for absent: sizes, groups and "
+    "a value in a new field that replaces a known one counts as absent: sizes, groups and "
     "pairs may be wrong",
     "install a newer xlahouse",
 )
@@ -131,7 +131,7 @@ KIND_INFERRED = Code(
     "kind_inferred",
     "warning",
     "collectives whose kind no HLO states: it is taken from a GPU kernel's name, which NCCL may share "
-    "between kinds, or from name and shapes of the op that wraps them",
+    "between kinds, or from the name and shapes of the op that wraps them",
     "the kind may be wrong, and a kernel has no payload and no group",
     info_when="GPU kernels in a trace of XLA's profiler name no HLO op",
 )
@@ -153,7 +153,7 @@ OPCODE_UNKNOWN = Code(
 SIZE_BOUND = Code(
     "size_bound",
     "info",
-    "collectives of arrays whose size is decided as the program runs, at most that in their shape",
+    "collectives of arrays whose size is decided as the program runs, and is at most the one in their shape",
     "their bytes are bounds (payload_is_bound), and so is what follows from them",
 )
 SIZE_UNKNOWN = Code(

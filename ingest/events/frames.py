@@ -293,7 +293,7 @@ class PlaneEvents:
 def coverage_rows(
     source: str, plane: str, events: pl.DataFrame, rejected: pl.DataFrame
 ) -> pl.DataFrame:
-    """Coverage of a plane, a row a line and table.
+    """Coverage of a plane, one row per line and table.
 
     Args:
         source: file.

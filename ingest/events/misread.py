@@ -80,7 +80,7 @@ def is_program_proto(head: bytes) -> bool:
     """Whether a file that begins so is an HLO proto: a module, or messages that begin with one.
 
     The first field of a module is its name, and that of the messages around it the module: number 1 and text
-    or a message, each. In an xplane that is a plane, whose own number 1 is no text.
+    or a message, each. In an xplane that is a plane, whose own number 1 is not a text.
     """
     at = 0
     while found := _FIRST_FIELD.match(head, at):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from xlahouse.capture.errors import TraceFormatError
 
-# `<host>_<rank>`: one file a rank on one host, as torch_tpu names them.
+# `<host>_<rank>`: one file per rank on one host, as torch_tpu names them.
 _RANKED = re.compile(r"^(.+)_(\d{1,6})$")
 
 

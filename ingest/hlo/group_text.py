@@ -46,7 +46,7 @@ def read_pairs(instruction: HloInstruction, text: str) -> None:
     """Read the value of `source_target_pairs=` into an instruction.
 
     Raises:
-        ValueError: it is no list of pairs, or a number is beyond its field.
+        ValueError: it is not a list of pairs, or a number is beyond its field.
     """
     for pair in _lists(text):
         if len(pair) != 2:

@@ -87,7 +87,7 @@ def read_instruction(text: str, into: HloInstruction) -> InstructionLine:
         into: an empty HloInstruction message to fill; ids are left to the caller.
 
     Raises:
-        HloTextError: the text is no instruction: it has no name or no opcode.
+        HloTextError: the text is not an instruction: it has no name or no opcode.
     """
     text = without_comments(text)
     head = _NAME_PART.match(text)

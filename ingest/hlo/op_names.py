@@ -69,7 +69,7 @@ def kind_of(name: pl.Expr) -> pl.Expr:
 
 
 def role_of(name: pl.Expr) -> pl.Expr:
-    """`all-gather-done.3` -> done; NULL for an op that is no part of a pair."""
+    """`all-gather-done.3` -> done; NULL for an op that is not a part of a pair."""
     return name.str.extract(_AT_END)
 
 

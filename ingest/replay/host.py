@@ -1,4 +1,4 @@
-"""What devices wait for on the host: a launch for its enqueue, and the host for the step before."""
+"""What devices wait for on the host: a launch for its enqueue, and the host for the previous step."""
 
 from __future__ import annotations
 

@@ -34,15 +34,15 @@ class Measured:
     """A run's tables, with the columns of NEEDED at least."""
 
     name: str  # of the run
-    devices: pl.DataFrame  # a row a device
-    clocks: pl.DataFrame  # a row a clock of the trace
-    ops: pl.DataFrame  # a row an execution of an instruction
-    collectives: pl.DataFrame  # a row a transfer of a device
-    launches: pl.DataFrame  # a row an execution of a program
-    device_steps: pl.DataFrame  # a row a step of a device
-    phases: pl.DataFrame  # a row a marker of a step
-    permute_pairs: pl.DataFrame  # a row a source and target of a permute
-    instructions: pl.DataFrame  # a row an instruction of a program
+    devices: pl.DataFrame  # one row per device
+    clocks: pl.DataFrame  # one row per clock of the trace
+    ops: pl.DataFrame  # one row per execution of an instruction
+    collectives: pl.DataFrame  # one row per transfer of a device
+    launches: pl.DataFrame  # one row per execution of a program
+    device_steps: pl.DataFrame  # one row per step of a device
+    phases: pl.DataFrame  # one row per marker of a step
+    permute_pairs: pl.DataFrame  # one row per source and target of a permute
+    instructions: pl.DataFrame  # one row per instruction of a program
 
     def check(self) -> None:
         """Refuse a run that does not say who waited for whom.

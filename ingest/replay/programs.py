@@ -37,7 +37,7 @@ class InstructionTime(NamedTuple):
 class Parts:
     """A time, and what it consists of."""
 
-    compute_ps: float = 0.0  # all that is no transfer and no copy
+    compute_ps: float = 0.0  # all but transfers and copies
     transfer_ps: float = 0.0  # transfers between devices that nothing hides
     copy_ps: float = 0.0  # copies within a device that nothing hides
 

@@ -33,7 +33,7 @@ _NO_SAVINGS = pl.DataFrame(schema={"instance": pl.Int64, "saved_ps": pl.Int64})
 class Costs:
     """What is changed in a replay; as built, nothing is."""
 
-    # Of transfers, what is taken off (a negative time is added); transfers without a row are as measured.
+    # Of transfers, the time that is subtracted (a negative one is added); others are as measured.
     savings: pl.DataFrame = field(default_factory=_NO_SAVINGS.clone)
     op_scale: NDArray[np.float64] | None = None  # of each op, its time over the measured one
     host_ratio: float = 1.0  # time of the host over the measured one
@@ -313,7 +313,7 @@ class Schedule:
     ) -> Warp:
         """The warp of a line; within a wait, a barrier ends as long after the last arrival as measured.
 
-        So what a transfer saves is taken off the transfer, and what came before the last arrival stays so.
+        So a transfer's saving is subtracted from the transfer, and the wait before the last arrival stays.
         """
         met = self.meetings
         mine = np.flatnonzero((met.line == line) & ~met.is_async)

@@ -154,7 +154,7 @@ def _places(payload: TraceBytes) -> Iterator[tuple[int, int | TraceBytes, int]]:
     """(number, value, where it ends) of the varint and length-delimited fields, up to the first that is
     neither, or is not whole."""
     if isinstance(payload, bytes):
-        payload = memoryview(payload)  # whose slices are no copies
+        payload = memoryview(payload)  # whose slices are not copies
     size, position = len(payload), 0
     held, first = memoryview(b""), 0  # the bytes around `position`, and where they begin
     while position < size:

@@ -62,7 +62,7 @@ class Plane:
         kept = [(name in names) is not invert for name in self.lines["name"].to_list()]
         first = kept.index(True) if any(kept) else 0
         count = sum(kept)
-        if all(kept[first : first + count]):  # a slice is no query
+        if all(kept[first : first + count]):  # a slice is not a query
             lines = self.lines.slice(first, count)
         else:
             lines = self.lines[np.flatnonzero(kept)]

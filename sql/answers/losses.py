@@ -44,8 +44,8 @@ LOSSES = {
     ),
     CIRCUITS: Loss(
         "waits for optical circuits",
-        "change them earlier, where the window is long enough, or never: the policies of predict, "
-        "beside each other in the parent's reconfiguration_plan",
+        "change them earlier, where the window is long enough, or never: compare the policies in "
+        "the table reconfiguration_plan of the measured run",
         "circuit_waits",
         "overview",
         "predicted",

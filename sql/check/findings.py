@@ -35,7 +35,7 @@ QUESTIONS = (
     ),
     Question(
         "recompiles",
-        "the steps that waited count compile time;"
+        "the steps that waited include compile time;"
         " `xlahouse query 'select * from compile where is_recompile'` names them",
         """
         select run_id, concat(count(*), ' compiles after warm-up') as found

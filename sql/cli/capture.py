@@ -15,7 +15,7 @@ def capture(
     plan: Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="Plan of experiments.")],
     experiment: Annotated[
         list[str] | None,
-        typer.Option("--experiment", help="Only experiments of this name; * is any text."),
+        typer.Option("--experiment", help="Only experiments of this name; * matches any text."),
     ] = None,
     traces: Annotated[Path, typer.Option("--traces", help="Folder for the traces.")] = Path(
         "traces"

@@ -47,13 +47,13 @@ def compare(
 
     Values are medians over the repeats of each run's setup. The verdict is on the second run: better,
     worse, or inconclusive while the difference is within the repeats' spread or a setup has one run. Bytes
-    and counts need no repeats: better, worse or equal. decode_device_s and its like are the time of a mean
+    and counts need no repeats: better, worse or equal. decode_device_s and the like are the time of a mean
     step in which a device runs ops. Below are the ten ops, of these two runs, whose share of a step changed
     most; --format json has all, also by kernel, layer and collective: each adds up to the step's difference.
     xlahouse report versus --run RUN --run RUN draws them on a page.
 
-    A compiled run has no times and no totals: beside one, the table has what a step of each phase moves and
-    holds on a device.
+    A compiled run has no times and no totals: compared with one, the table shows the bytes that a step of
+    each phase moves and holds on a device.
 
     \b
     Examples:

@@ -12,11 +12,11 @@ def compile(
     plan: Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="Plan of experiments.")],
     experiment: Annotated[
         list[str] | None,
-        typer.Option("--experiment", help="Only experiments of this name; * is any text."),
+        typer.Option("--experiment", help="Only experiments of this name; * matches any text."),
     ] = None,
     slice_name: Annotated[
         str | None,
-        typer.Option("--slice", help="Chips to compile for, such as v6e-8; else the plan's."),
+        typer.Option("--slice", help="Chips to compile for, such as v6e-8; default: the plan's."),
     ] = None,
     program: Annotated[
         list[str] | None,
@@ -27,11 +27,13 @@ def compile(
     ),
     warehouse: Annotated[
         str | None,
-        typer.Option("--warehouse", "-w", help="Warehouse to ingest the programs into; else none."),
+        typer.Option(
+            "--warehouse", "-w", help="Warehouse to ingest the programs into; default: none."
+        ),
     ] = None,
     compiler: Annotated[
         str | None,
-        typer.Option("--compiler", help="A Python with jax and libtpu; else this one."),
+        typer.Option("--compiler", help="A Python with jax and libtpu; default: this one."),
     ] = None,
     search: Annotated[
         bool,

@@ -44,7 +44,7 @@ class Words:
 
     @cached_property
     def relations(self) -> dict[str, str]:
-        """Name -> table or view, of all that queries may name and that is no view's inside."""
+        """Name -> table or view, of all that queries may name and that is not inside a view."""
         views = {
             name: "view"
             for name in sorted(self.library.names() - set(TABLES))

@@ -26,7 +26,7 @@ def ingest(
     workers: Annotated[
         int,
         typer.Option(
-            "--workers", min=1, help="Processes: one a run, all for the files of a large run."
+            "--workers", min=1, help="Worker processes: one per run; a large run takes all."
         ),
     ] = 2,
     mesh: Annotated[
@@ -59,7 +59,9 @@ def ingest(
     ] = False,
     engine: Annotated[
         str,
-        typer.Option("--engine", help="local, or spark: a task a run, or a file of a large run."),
+        typer.Option(
+            "--engine", help="local, or spark: one task per run, or per file of a large run."
+        ),
     ] = "local",
     conf: SparkConfOption = None,
     limits: LimitsOption = None,
@@ -79,7 +81,7 @@ def ingest(
     """
     check_engine(engine, ("local", "spark"), conf)
     if group not in (None, "all"):
-        raise typer.BadParameter("only `all` can be stated", param_hint="--group")
+        raise typer.BadParameter("the only value is `all`", param_hint="--group")
     from xlahouse.ingest.process import loading, prepare_process
 
     prepare_process()

@@ -168,7 +168,7 @@ def spark_settings(conf: list[str] | None) -> dict[str, str]:
 
 
 def limits_of(timeout: float | None, memory: str | None, rows: int | None) -> QueryLimits:
-    """The limits of a query as the options say; a limit of 0 is no limit."""
+    """The limits of a query as the options say; a limit of 0 means no limit."""
     from xlahouse.capture.errors import QueryError
     from xlahouse.sql.limits import QueryLimits, parse_memory
 
@@ -270,7 +270,7 @@ def do_each(runs: Mapping[str, str], done: str, do: Callable[[str], None]) -> No
             before = ", ".join(name for other, name in runs.items() if other not in left)
             raise WarehouseError(
                 f"{runs[run_id]}: {error.strerror or error}; {done}: {before or 'no run'}; "
-                f"not {done}: {', '.join(left.values())}; free some space and do these again"
+                f"not {done}: {', '.join(left.values())}; free some space and repeat the command for these"
             ) from error
         del left[run_id]
 

@@ -33,17 +33,20 @@ def predict(
     name: Annotated[str | None, typer.Option("--as", help="Name of the predicted run.")] = None,
     ici: Annotated[
         str | None,
-        typer.Option("--ici", help="ICI bandwidth: 2x, or what a member sends, such as 100GB/s."),
+        typer.Option(
+            "--ici", help="ICI bandwidth: 2x, or the rate at which a member sends, such as 100GB/s."
+        ),
     ] = None,
     dcn: Annotated[
-        str | None, typer.Option("--dcn", help="The same of DCN, such as 25GB/s.")
+        str | None, typer.Option("--dcn", help="The same for DCN, such as 25GB/s.")
     ] = None,
     latency: Annotated[
         str | None,
-        typer.Option("--latency", help="Latency of a ring's step: 1us, or +1us more than now."),
+        typer.Option("--latency", help="Latency of a ring's step: 1us, or +1us on top of its own."),
     ] = None,
     host: Annotated[
-        float, typer.Option("--host", min=0, help="Time of the host, in times; 0: none.")
+        float,
+        typer.Option("--host", min=0, help="Factor on the host's time; 0: the host takes none."),
     ] = 1.0,
     no_skew: Annotated[
         bool, typer.Option("--no-skew", help="No device waits for another to arrive.")
@@ -64,7 +67,7 @@ def predict(
     circuits: Annotated[
         int | None,
         typer.Option(
-            "--circuits", min=1, help="Ports of a device, each for one axis at a time; 1."
+            "--circuits", min=1, help="Ports of a device, each for one axis at a time; default: 1."
         ),
     ] = None,
     rails: Annotated[
@@ -72,25 +75,30 @@ def predict(
     ] = False,
     policy: Annotated[
         str | None,
-        typer.Option("--policy", help=f"Write the run of one: {', '.join(POLICIES)}."),
+        typer.Option("--policy", help=f"Keep the run under one policy: {', '.join(POLICIES)}."),
     ] = None,
     clock: Annotated[
         str | None,
-        typer.Option("--clock", help="Of a compiled run's chips, such as 1.75GHz; else a table's."),
+        typer.Option(
+            "--clock",
+            help="Clock of a compiled run's chips, such as 1.75GHz; default: the published one.",
+        ),
     ] = None,
     advice: Annotated[
         bool, typer.Option("--advice", help="Rank what is worth changing; writes table advice.")
     ] = False,
     format: Annotated[
-        str | None, typer.Option("--format", help=f"Of all but a run: {' or '.join(FORMATS)}.")
+        str | None,
+        typer.Option("--format", help=f"Of advice, plans and forecasts: {' or '.join(FORMATS)}."),
     ] = None,
 ) -> None:
     """Replay a measured run with a change, or forecast a compiled one.
 
     The replay is a run of its own, whose `source` is predicted: ops keep the measured run's order, and
     every wait its cause. A forecast is an interval, in the table forecast. Compare such times with a
-    measured run before you spend money on them. Over optical circuits, transfers of two axes whose times
-    in flight overlap on one port share it, as they share links, so a change of no time changes nothing.
+    measured run before you spend money on them. Over optical circuits, transfers of two axes that are in
+    flight at once on one port share the port, as they shared the links: circuits that
+    change in no time give the measured times.
 
     \b
     Examples:
@@ -162,11 +170,15 @@ def _check_words(
             param_hint="--circuits, --rails, --policy",
         )
     if advice and reconfigure:
-        raise typer.BadParameter("advice is without circuits", param_hint="--advice")
+        raise typer.BadParameter("advice does not cover circuits", param_hint="--advice")
     if policy is not None and reconfigure and len(reconfigure) > 1:
-        raise typer.BadParameter("one time of a change makes a run", param_hint="--reconfigure")
+        raise typer.BadParameter(
+            "give one time of a change to keep its run", param_hint="--reconfigure"
+        )
     if plans and name is not None:
-        raise typer.BadParameter("a plan is no run; one of --policy is", param_hint="--as")
+        raise typer.BadParameter(
+            "a plan is not a run; keep the run of one policy with --policy", param_hint="--as"
+        )
 
 
 def _switched(

@@ -23,7 +23,7 @@ class Say(Protocol):
 def progress(task: str) -> Iterator[Say]:
     """Show that `task` runs; gives the function that reports its progress.
 
-    Where stderr is no terminal, passing lines are left out.
+    Where stderr is not a terminal, passing lines are left out.
     """
     if not sys.stderr.isatty():
         yield _say_plainly

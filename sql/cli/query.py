@@ -51,8 +51,8 @@ def query(
         bool,
         typer.Option(
             "--formulas",
-            help="In a CSV file, keep text that begins with =, +, - or @ as it is; else an "
-            "apostrophe keeps a spreadsheet from computing it.",
+            help="In a CSV file, leave text that begins with =, +, - or @ as it is; by "
+            "default an apostrophe keeps spreadsheets from computing it.",
         ),
     ] = False,
     force: ForceOption = False,
@@ -60,7 +60,7 @@ def query(
     """Answer one query over tables and views.
 
     On Spark the query runs on spark.master; a construct that is not known to mean the same there is
-    refused. Without --timeout and --memory a query may take what it needs.
+    refused. Without --timeout and --memory nothing limits a query.
 
     \b
     Examples:

@@ -22,7 +22,7 @@ MemoryOption = Annotated[
     str, typer.Option("--memory", metavar="SIZE", help="Most memory of a query, such as 500MB.")
 ]
 WorkersOption = Annotated[
-    int, typer.Option("--workers", min=1, help="Questions at once, each with --memory.")
+    int, typer.Option("--workers", min=1, help="Questions answered at once, each within --memory.")
 ]
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
@@ -33,7 +33,7 @@ def serve(
     host: Annotated[
         str,
         typer.Option(
-            "--host", help="Address to listen on; others than this machine's need the token."
+            "--host", help="Address to listen on; any but this machine's own needs the token."
         ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535)] = 8421,
@@ -42,7 +42,7 @@ def serve(
         typer.Option(
             "--token",
             envvar="XLAHOUSE_TOKEN",
-            help="What clients must give; default: a random one, or none on this machine alone.",
+            help="Token that clients must send; default: a random one, or none on this machine alone.",
         ),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Most rows of a file.")] = 100_000,
@@ -54,7 +54,7 @@ def serve(
 
     The box shows results as a table and gives them as CSV and Arrow; its address is a link that holds
     the query. It listens on this machine alone unless --host says otherwise; then clients need the
-    token in the link that is printed. Every query has the limits.
+    token in the link that is printed. Limits hold for every query.
 
     \b
     Examples:
@@ -138,7 +138,7 @@ def _workers(root: str, timeout: float, memory: str, rows: int, count: int) -> W
 
     limits = limits_of(timeout, memory, rows)
     if limits.memory_bytes is None:
-        raise typer.BadParameter("what is served needs a limit above 0", param_hint="--memory")
+        raise typer.BadParameter("served queries need a limit above 0", param_hint="--memory")
     with open_warehouse(root):
         pass  # there has to be one
     return Workers(root, limits, count)

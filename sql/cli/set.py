@@ -28,7 +28,7 @@ def set_mesh_of(
     ],
     warehouse: WarehouseOption = "./warehouse",
     force: Annotated[
-        bool, typer.Option("--force", help="Take names of axes that no plan knows.")
+        bool, typer.Option("--force", help="Accept names of axes that no plan knows.")
     ] = False,
 ) -> None:
     """Set the mesh that gives each collective its axis.

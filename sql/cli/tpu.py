@@ -92,11 +92,11 @@ def create(
     ] = None,
     experiment: Annotated[
         list[str] | None,
-        typer.Option("--experiment", help="Only experiments of this name; * is any text."),
+        typer.Option("--experiment", help="Only experiments of this name; * matches any text."),
     ] = None,
     valid_for: Annotated[
         str,
-        typer.Option("--valid-for", help="Time after which ungranted chips are not wanted: 6h."),
+        typer.Option("--valid-for", help="How long the request waits for chips, such as 6h."),
     ] = "6h",
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Return when the VM is ready, or at once.")

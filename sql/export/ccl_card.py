@@ -156,7 +156,7 @@ def _plan(row: NamedRow, mesh: dict[str, int]) -> dict[str, int | None]:
 
 
 def _merged(under: Value, over: Value) -> Value:
-    """Merge the run's facts over its card's; None is no fact."""
+    """Merge the run's facts over its card's; None is not a fact."""
     if isinstance(under, dict) and isinstance(over, dict):
         names = dict.fromkeys([*over, *under])
         merged = {name: _merged(under.get(name), over.get(name)) for name in names}

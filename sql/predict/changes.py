@@ -72,7 +72,7 @@ def parse_rate(text: str) -> Rate:
     times = _TIMES.fullmatch(text.strip())
     if times and (value := _number(times[1])):
         return Rate(times=value)
-    raise WarehouseError(f"{text!r} is no bandwidth; write 2x or 25GB/s, above 0")
+    raise WarehouseError(f"{text!r} is not a bandwidth; write 2x or 25GB/s, above 0")
 
 
 def parse_latency(text: str) -> LinkLatency:
@@ -84,7 +84,7 @@ def parse_latency(text: str) -> LinkLatency:
     found = _SPAN.fullmatch(text.strip())
     value = None if found is None else _number(found[2], least=0)
     if found is None or value is None:
-        raise WarehouseError(f"{text!r} is no latency; write 1us, or +1us to add it")
+        raise WarehouseError(f"{text!r} is not a latency; write 1us, or +1us to add it")
     return LinkLatency(round(value * _PS[found[3].lower()]), found[1] == "+")
 
 
@@ -92,12 +92,12 @@ def parse_delay(text: str) -> int:
     """`10ms` in ps.
 
     Raises:
-        WarehouseError: it is no time.
+        WarehouseError: it is not a time.
     """
     found = _SPAN.fullmatch(text.strip())
     value = None if found is None or found[1] else _number(found[2], least=0)
     if found is None or value is None:
-        raise WarehouseError(f"{text!r} is no time of a change; write 10ms, or 0s")
+        raise WarehouseError(f"{text!r} is not a time; write 10ms, or 0s")
     return round(value * _PS[found[3].lower()])
 
 

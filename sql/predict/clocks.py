@@ -33,12 +33,12 @@ def parse_clock(text: str) -> ChipClock:
     """`1.75GHz`, stated by a user.
 
     Raises:
-        WarehouseError: it is no frequency.
+        WarehouseError: it is not a frequency.
     """
     found = _HZ.fullmatch(text.strip())
     hz = float(found[1]) * _UNITS[found[2].lower()] if found else 0.0
     if hz <= 0:
-        raise WarehouseError(f"{text!r} is no clock; write 1.75GHz")
+        raise WarehouseError(f"{text!r} is not a clock frequency; write 1.75GHz")
     return ChipClock(hz, "stated by the user")
 
 
@@ -58,7 +58,7 @@ def clock_of(generation: str | None, stated: str | None, name: str, kind: str | 
         return parse_clock(stated)
     if generation not in CLOCKS:
         raise WarehouseError(
-            f"{name}: the clock of {kind or 'its chips'} is not known, so the compiler's cycles are no "
-            "times; state it with `--clock 1.75GHz`"
+            f"{name}: the clock of {kind or 'its chips'} is not known, so the compiler's cycles cannot "
+            "be turned into times; state it with `--clock 1.75GHz`"
         )
     return CLOCKS[generation]

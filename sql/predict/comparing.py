@@ -13,7 +13,7 @@ _STEP = ["request", "step"]
 
 
 def phase_means(before: pl.DataFrame, after: pl.DataFrame) -> pl.DataFrame:
-    """phase, steps, step_ps, replayed_step_ps: mean periods of the same steps, a row a phase.
+    """phase, steps, step_ps, replayed_step_ps: mean periods of the same steps, one row per phase.
 
     Args:
         before: of step_times.
@@ -125,7 +125,7 @@ def rests_on_lines(costs: pl.DataFrame) -> Iterator[str]:
 
 
 def error_lines(root: str, run: str) -> Iterator[str]:
-    """How far a prediction is from the measured runs of what it predicts, a line a phase.
+    """How far a prediction is from the measured runs of what it predicts, one line per phase.
 
     Args:
         root: of the warehouse, which holds the prediction.

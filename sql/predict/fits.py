@@ -93,7 +93,7 @@ def fit_transfers(warehouse: Warehouse, chip: str | None) -> Fits:
     """Fit the measured transfers of all runs on one kind of chip, as chips_of has it.
 
     Transfers that end before a device waits for them, or of which a member was not traced, are left out:
-    their times are no transfer times. So are predicted ones.
+    their times are not transfer times. So are predicted ones.
     """
     rows = warehouse.query(TRANSFERS).pl()
     alike = [run for run, each in chips_of(warehouse).items() if each == chip]

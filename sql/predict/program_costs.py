@@ -199,7 +199,7 @@ def _of_transfer(
 def _moved(ground: Ground, row: Mapping[str, object], key: Key) -> tuple[float, float, str] | None:
     """(least, most that a transfer takes, what the most rests on); None where it is not known.
 
-    Latency is no part of the least but where the user states it.
+    Latency is not a part of the least but where the user states it.
     """
     if row["wire_bytes"] is None:
         return None

@@ -140,7 +140,7 @@ def _row(parent: Parent, run_id: str, name: str, change: str, later: int) -> dic
         "source": "predicted",
         "parent_run_id": row["run_id"],
         "change": change,
-        # One setup's predictions with different changes are no repeats of each other.
+        # One setup's predictions with different changes are not repeats of each other.
         "setup": hashlib.sha256(setup.encode()).hexdigest()[:12],
         "source_files": [],
         "duration_ps": None if row["duration_ps"] is None else row["duration_ps"] + later,

@@ -16,7 +16,7 @@ from xlahouse.sql.serve.workers import Workers
 
 INSTRUCTIONS = """\
 xlahouse answers questions about profiler traces of LLM inference on TPUs by SQL (DuckDB's dialect).
-Begin with `runs`; `summary` says where a run's time goes. `views` hold what is concluded, `tables` what
+Begin with `runs`; `summary` says where a run's time goes. `views` hold conclusions, `tables` what
 the traces say; `describe` a relation before you query it. A query reads, and nothing else. Columns state
 their unit in their name: _ps picoseconds, _s seconds, _bytes, _ratio a share. NULL is not 0: it means
 that the number cannot be known, and `cannot_be_known` says why. `coverage` says how many of a run's
@@ -44,11 +44,11 @@ def make_server(workers: Workers) -> MCPServer[Any]:
         return dict(await ask("runs"))
 
     async def tables() -> dict[str, str]:
-        """List the tables, which hold what the traces say: name -> what a row is."""
+        """List the tables, which hold the facts of the traces: name -> what a row is."""
         return dict(await ask("tables"))
 
     async def views() -> dict[str, str]:
-        """List the views, which hold what is concluded from the tables: name -> what a row is."""
+        """List the views, which hold the conclusions from the tables: name -> what a row is."""
         return dict(await ask("views"))
 
     async def describe(name: str) -> str:

@@ -80,7 +80,7 @@ def _answer(job: QueryJob, root: str, limits: QueryLimits) -> tuple[Any, str | N
 
 
 def _without_path(error: Exception, root: str) -> str:
-    """The error in one line; where the warehouse is on this machine is no client's business."""
+    """The error in one line; where the warehouse is on this machine does not concern a client."""
     text = " ".join(str(error).split())
     if isinstance(error, QueryError):  # of the client's own text
         return text

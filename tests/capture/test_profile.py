@@ -1,4 +1,4 @@
-"""The profiler's session: one without a filled xplane is no capture."""
+"""The profiler's session: one without a filled xplane is not a capture."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_steps_of_a_server_are_of_no_request():
     assert missing_steps(ran, [launches(*rows)], "run") == []
     (issue,) = missing_steps(ran, [launches(*rows[:-1])], "run")
     assert issue.message.startswith("3 of 4 steps arrived on all 2 devices; missing are step 3; ")
-    # a launch that the runtime adds, outside steps, is no step
+    # a launch that the runtime adds, outside steps, is not a step
     assert missing_steps(ran, [launches(*rows, (0, None, None))], "run") == []
 
 

@@ -116,7 +116,7 @@ def test_hosts_of_a_session_are_one_run_on_one_clock(tmp_path):
     (result,) = ingest_paths([str(tmp_path / "log")], str(tmp_path / "wh"))
     assert result.status == "complete"
     found = rows(tmp_path / "wh", "collectives").sort("device_id")
-    # All members of an all-reduce end together, so the 2 us are those of the clocks: they are taken off,
+    # All members of an all-reduce end together, so the 2 us are those of the clocks: they are subtracted,
     # and no time moves before zero.
     assert found.select("device_id", "start_ps").rows() == [(0, 4_000), (1, 4_000)]
 

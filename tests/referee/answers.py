@@ -172,7 +172,7 @@ class Answers:
         return rows
 
     def volume(self) -> Rows:
-        """traffic_volume: one row a device, phase, axis and kind."""
+        """traffic_volume: one row per device, phase, axis and kind."""
         rows: Rows = {}
         for t in self.placed:
             device = t.launch.device

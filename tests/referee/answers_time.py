@@ -159,7 +159,7 @@ class TimeAnswers(Answers):
         return rows
 
     def between_steps(self) -> Rows:
-        """The part of a period before its step: since the step before, while a request is open."""
+        """The part of a period before its step: since the previous step, while a request is open."""
         rows: Rows = {}
         if not self.knows_periods:
             return rows

@@ -80,7 +80,7 @@ class Referee:
         return self.differences
 
     def clocks(self) -> None:
-        """The offset that was taken off, and how far times may be from the truth."""
+        """The offset that was subtracted, and how far times may be from the truth."""
         others = [c for c in self.rows("clocks") if c["state"] == "aligned"]
         drift = max(abs(c.drift) for c in self.truth.clocks)
         self.scale = 0.0 if self.known else 1.01e-6 * drift

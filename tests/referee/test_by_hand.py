@@ -153,7 +153,7 @@ def test_requests_that_overlap_in_a_stacked_pipeline(ask):
 
 def test_ops_of_no_length_at_barriers_and_at_the_border_of_steps(ask):
     """Each device computes 0 to 50 or 0 to 70, waits in the barrier until 70, runs an op of no length at
-    70, and reduces 70 to 90. The next step begins at 90, where the step before ends, with an op of no
+    70, and reduces 70 to 90. The next step begins at 90, where the previous step ends, with an op of no
     length, and computes 100 to 110 before it reduces 110 to 130.
 
     An op of no length parts neither barrier and collective nor two steps: skew 70 - 50 = 20; waits of
@@ -193,7 +193,7 @@ def test_markers_of_hosts_two_milliseconds_and_a_drift_apart(ask, drift):
     Device 0 computes 10 to 60, device 1 from 40 to 90; they reduce 90 to 110.
 
     TTFT is 110 and TPOT 1000, both by the first host's clock; all skews are 30, within 0.05: what the
-    drift takes or adds in 1 ms. Without the drift taken off the last ones would be off by 0.55.
+    drift takes or adds in 1 ms. Without the drift subtracted the last ones would be off by 0.55.
     """
     truth = run((("dp", 2),), 2, 1, 12, Clock(), Clock(2000 * US, drift))
     for step in range(12):

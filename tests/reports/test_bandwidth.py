@@ -37,7 +37,7 @@ def store_of(*rows):
 
 
 def test_bus_bandwidth_stands_under_the_links_peak():
-    # Of 30, 40, 50 and 60 GB/s the median is 45; a transfer that is only bounded is no measurement.
+    # Of 30, 40, 50 and 60 GB/s the median is 45; a transfer that is only bounded is not a measurement.
     store = store_of(
         *(instance(k, (30 + 10 * k) * 1e9, 0.5) for k in range(4)), instance(4, 80e9, 80 / 90, True)
     )

@@ -255,7 +255,7 @@ def test_repeated_setups_are_judged_by_their_ranges(least: float, told: str) -> 
 
 def test_why_a_step_takes_its_time(store: Store, facts_over_runs: Any) -> None:
     rows = rows_of(store, comparison_why.TIME)
-    # tp4: (40 + 56) ms of 8 device steps; warm-up is no phase of the model's.
+    # tp4: (40 + 56) ms of 8 device steps; warm-up is not a phase of the model's.
     assert rows.select("label", "phase", "steps", "step_ps").rows() == [
         ("tp4", "prefill", 8, 12 * MS),
         ("pp4 m2", "prefill", 4, 20 * MS),

@@ -103,7 +103,7 @@ def test_curves_rise_where_windows_are(store):
     assert figure.note.replace("\u00a0", " ") == (
         "Below the log axis (overlapping or touching): pp → tp 50.0 %."
     )
-    # The run's own sweep is no part of it.
+    # The run's own sweep is not a part of it.
     assert section.coverage.startswith("8 windows on traced devices.")
 
 

@@ -56,7 +56,7 @@ def test_a_file_of_the_users_stays(write, tmp_path, verb):
     code, said = write(FILES[verb], out)
     assert code == 1
     assert said == (
-        f"xlahouse: {out} is there and not as xlahouse left it; give --force to write over it, or another -o"
+        f"xlahouse: {out} exists and is not as xlahouse left it; give --force to write over it, or another -o"
     )
     assert out.read_text() == "mine"
     assert write(FILES[verb], out, "--force")[0] == 0

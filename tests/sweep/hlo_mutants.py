@@ -1,6 +1,6 @@
 """Mutants of compiled programs: each word of HLO text renamed, each field of a proto under another number.
 
-To drop a field of a proto is no mutant: it then has its default, which is another program.
+To drop a field of a proto is not a mutant: it then has its default, which is another program.
 """
 
 from __future__ import annotations

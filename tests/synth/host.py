@@ -1,4 +1,4 @@
-"""The planes that are no device's: markers and enqueues, the programs' HLO, the profile's times."""
+"""The planes that are not a device's: markers and enqueues, the programs' HLO, the profile's times."""
 
 from __future__ import annotations
 

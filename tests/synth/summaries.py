@@ -41,7 +41,7 @@ def comm_compute(run: Run) -> list[Row]:
 
 def step_latency(run: Run) -> list[Row]:
     """Rows of step_latency_v1: from end to end; the first step from its marker."""
-    rows, before = [], 0  # from the step's marker back to the end of the step before
+    rows, before = [], 0  # from the step's marker back to the end of the previous step
     for each in run.passes if run.markers else ():
         seen = [p for p in run.positions if run.saw(p, each.index)]
         end = run.dispatch_ps + step_end(run, each.phase, seen)

@@ -28,7 +28,7 @@ def test_a_real_exchange_of_two_chips(sample_warehouse):
 
 
 def test_no_real_transfer_is_faster_than_its_link(sample_warehouse, tmp_path, monkeypatch):
-    """A kind that a user sets does not place two chips: 4.7 times the peak of a link is no share of it."""
+    """A kind that a user sets does not place two chips: 4.7 times the peak of a link is not a share of it."""
     root = str(tmp_path / "warehouse")
     copytree(sample_warehouse("tpu/vllm_qwen3_tp2.trace.json.gz"), root)
     with Warehouse(root) as warehouse:

@@ -1,8 +1,8 @@
 -- one row per run and metric that it has
 -- The headline metrics of run_summary as rows; a metric that a run lacks has no row. Repeats of a
 -- setup, of one source, give n, median (of an even number, the mean of the two middle values) and
--- spread. Source: measured by a profiler, compiled or predicted (runs.source). launch_period_s is no
--- metric: programs of two runs need not do the same work.
+-- spread. Source: measured by a profiler, compiled or predicted (runs.source). launch_period_s is not
+-- a metric: programs of two runs need not do the same work.
 with names as (
     select metric, less_is_better, is_exact
     from (

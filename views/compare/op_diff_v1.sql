@@ -109,7 +109,7 @@ select
     scope,
     -- HLO opcode; NULL without HLO
     opcode,
-    -- shape of the result, without its layout where it is no tuple
+    -- shape of the result, without its layout where it is not a tuple
     shape,
     -- name of the op without its trailing numbers; on a GPU the kernel that ran
     kernel,
@@ -145,9 +145,9 @@ select
         when executions > 0 then other_step_ps - expected_ps
         when total_ps is not null then 0e0
     end as rate_ps,
-    -- time of what the base does not execute
+    -- time of ops that the base does not execute
     case when executions = 0 then other_step_ps when total_ps is not null then 0e0 end as new_ps,
-    -- less the time of what the other run does not execute
+    -- less the time of ops that the other run does not execute
     case when other_executions = 0 then -step_ps when total_ps is not null then 0e0 end as gone_ps,
     -- the other run's step_ps less the base's
     total_ps,

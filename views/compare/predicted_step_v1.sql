@@ -4,7 +4,7 @@
 -- size, type, batch, lengths, parallelism, devices and software whose peaks are those that the run has
 -- after the change, its parent aside. Only `nothing`, another chip and links so many times as fast
 -- lead to hardware that a run can be measured on; replays with another change are never compared, and
--- forecasts with a change are no rows. A
+-- forecasts with a change have no rows. A
 -- replay gives the period of a device's step, a forecast an interval for its window, without the host.
 with times as (
     select
@@ -112,7 +112,7 @@ select
     cast(round(p.least_ps) as bigint) as least_predicted_ps,
     -- predicted at worst: of a replay the same, of a forecast its pessimistic time
     cast(round(p.most_ps) as bigint) as most_predicted_ps,
-    -- measured runs of what was predicted that have steps of the phase
+    -- measured runs of the predicted setup that have steps of the phase
     cast(coalesce(m.runs, 0) as bigint) as runs,
     -- median over these of a device's mean step: its period, beside a forecast its window; NULL without any
     cast(round(m.time_ps) as bigint) as measured_ps,

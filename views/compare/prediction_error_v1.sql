@@ -1,5 +1,5 @@
 -- one row per method, change and phase of predictions
--- How far predictions of one kind were from what was measured, on all that the warehouse holds:
+-- How far predictions of one kind were from the measured times, over all runs of the warehouse:
 -- predicted_step has each prediction. Without a measured run the errors are not known.
 with ranked as (
     select
@@ -26,7 +26,7 @@ select
     min(run_id) as run_id,
     -- predictions of this kind
     cast(count(*) as bigint) as predictions,
-    -- of these, the ones with a measured run of what was predicted
+    -- of these, the ones with a measured run of the predicted setup
     cast(max(pairs) as bigint) as pairs,
     -- median of predicted / measured - 1 over the pairs; NULL without any
     avg(case when place in ((pairs + 1) // 2, (pairs + 2) // 2) then error_ratio end)

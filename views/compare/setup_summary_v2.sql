@@ -1,5 +1,5 @@
 -- one row per setup and source, and per run whose setup is not known
--- Repeats of a setup side by side, what was measured apart from what was compiled or predicted:
+-- Repeats of a setup side by side, measured runs apart from compiled and predicted ones:
 -- medians over its runs (of an even number, the mean of the two middle values) with the spread,
 -- greatest less least; a spread is NULL with one run. A run counts for the metrics that it has. The
 -- settings are those of the setup's run that was captured last.

@@ -17,7 +17,7 @@ select
             end
         )
     ) as scope,
-    -- shape of the result, without its layout where it is no tuple
+    -- shape of the result, without its layout where it is not a tuple
     regexp_extract(min(shape), '^([(].*|[^{]*)', 1) as shape
 from instructions
 group by run_id, program_id, op

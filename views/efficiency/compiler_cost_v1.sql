@@ -1,6 +1,6 @@
 -- one row per program and instruction that the compiler gives a cost
 -- Cycles that the TPU's compiler expects of an instruction, in all its executions in one execution of
--- the program: of fusions and some copies, never of collectives. They are no measurement, and no time:
+-- the program: of fusions and some copies, never of collectives. They are neither a measurement nor a time:
 -- the clock is not stated. cycles_ratio is the share of all cycles that the program's compiler states.
 with costs as (
     select

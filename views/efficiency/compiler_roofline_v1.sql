@@ -1,7 +1,7 @@
 -- one row per program and scheduled instruction with a cost: cycles, FLOPs or HBM bytes
--- What the compiler expects beside what the chip could do at best, in one execution of the program:
+-- What the compiler expects beside the best that the chip could do, in one execution of the program:
 -- T_math = flops / peak and T_hbm = HBM bytes / peak. Nothing here is measured. The compiler states no
--- clock, so its cycles are no time. Copies between HBM and VMEM that run beside the program are
+-- clock, so its cycles are not a time. Copies between HBM and VMEM that run beside the program are
 -- instructions of their own: a fusion that reads its weights from VMEM has few HBM bytes, so compare
 -- sums over a program. FLOPs of kernels (custom calls) are not known, nor is their bound. Collectives
 -- have no FLOPs and no HBM bytes here: planned_traffic has the bytes that they move.

@@ -1,5 +1,5 @@
 -- one row per run and phase
--- Decode alone: bytes of weights, keys and values that a step reads / (TPOT x peak HBM bandwidth of
+-- Decode only: bytes of weights, keys and values that a step reads / (TPOT x peak HBM bandwidth of
 -- all devices). Each part of the batch that axes dp, fsdp and ep make reads the weights once, the
 -- experts once for all parts along ep. Of an embedding that the head is not tied to, only the rows of
 -- its tokens are read; of a layer's experts at most min(experts, batch x experts a token) of the

@@ -1,5 +1,5 @@
 -- one row per program, memory, kind, scope, layer and component held at the peak
--- What is held at the place in a program's schedule at which most is held (peak_schedule_index of
+-- The values that are held at the place in a program's schedule where most bytes are held (peak_schedule_index of
 -- program_memory), by what made it: bytes of all rows of a program and memory add up to its
 -- peak_bytes. A buffer counts for the instruction that makes its first value.
 select

@@ -11,10 +11,6 @@ runs_marked as (
 
 groups_marked as (
     select run_id, clock_group from _open_time_v1 group by run_id, clock_group
-),
-
-ambiguous as (
-    select run_id from clocks where state = 'ambiguous' group by run_id
 )
 
 select
@@ -27,5 +23,5 @@ inner join runs_marked as m on m.run_id = d.run_id
 left join _apart_clock_v1 as a on a.run_id = d.run_id and a.device_id = d.device_id
 left join groups_marked as g
     on g.run_id = d.run_id and g.clock_group = coalesce(a.clock_group, '')
-left join ambiguous as b on b.run_id = d.run_id
+left join _ambiguous_run_v1 as b on b.run_id = d.run_id
 where g.run_id is null or b.run_id is not null

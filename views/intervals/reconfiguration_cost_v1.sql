@@ -1,7 +1,7 @@
 -- one row per run, scope, member of the scope, phase and delay
 -- Bounds on the cost of a network of optical circuits that serves one axis at a time (Opus), and
 -- so changes between every two bursts (traffic_burst). A change that takes `delay` starts at the end
--- of the burst before, and hides in the window (traffic_window) until the next burst: hidden is
+-- of the previous burst, and hides in the window (traffic_window) until the next burst: hidden is
 -- the part of the delay that fits into the window, exposed the rest. Exposed time is what the
 -- member would wait if nothing else moved; whether a wait delays the step needs a replay. Phases
 -- are of the later burst. The first burst of a member has no change. Delays: 1 us, 10 us, 100 us,

@@ -1,5 +1,5 @@
 -- one row per ordered pair of runs and their phases
--- Whether two jobs fit on one link, if one is shifted in time against the other, as schedulers like
+-- Whether two jobs fit on one link if one is shifted in time against the other, as schedulers like
 -- CASSINI ask. A job repeats the steps of a phase; its demand is that of its busiest device
 -- (traffic_profile, axes summed). A pair of a run with itself is two jobs of one kind. Periods are
 -- rounded to 1 % of the shorter, which is the unit of angles; the common period is their least

@@ -1,5 +1,5 @@
 -- one row per collective on a device
--- Time from the transfers before on its axis to the start of a collective on its device: gap =
+-- Time from the previous transfers on its axis to the start of a collective on its device: gap =
 -- start - latest end so far, in the order of (start, end, op); below zero they overlap. Ties are in
 -- the order of program, instance, request, step, launch and phase. Axes none (the collective moves
 -- nothing between devices), mixed and unclassified are axes of their own.

@@ -1,6 +1,6 @@
 -- one row per run, device, phase, axis and bin of the period
--- What a device sends in the course of a step, over all steps of a phase: what schedulers of networks
--- that several jobs share take. A step's period ends with its window and begins period_ps
+-- What a device sends in the course of a step, over all steps of a phase: the input of schedulers for
+-- networks that several jobs share. A step's period ends with its window and begins period_ps
 -- (device_time) before. Bin b, from 0 to 99, holds the mean of the wire bytes a second while between
 -- b/100 and (b + 1)/100 of the period has passed: the bytes of all steps in the bin over the time of
 -- all steps in it. A transfer is of the step that it started in, spread evenly over its time in

@@ -7,13 +7,6 @@ with steps as (
     from _server_time_v1
 ),
 
-ambiguous as (
-    select run_id
-    from clocks
-    where state = 'ambiguous'
-    group by run_id
-),
-
 timed as (
     select
         r.*,
@@ -29,28 +22,13 @@ timed as (
     inner join steps as f on f.run_id = r.run_id and f.step = r.first_step
     inner join steps as l on l.run_id = r.run_id and l.step = r.last_step
     left join steps as t on t.run_id = r.run_id and t.step = r.token_step
-    left join ambiguous as a on a.run_id = r.run_id
-),
-
-left_out as (
-    select run_id, host, start_ps, start_ps + duration_ps as end_ps
-    from phases
-    where phase = 'warmup'
-    union all
-    select run_id, host, start_ps, end_ps
-    from _compile_v1
-),
-
-unmeasured as (
-    select l.run_id, l.start_ps, l.end_ps, h.clock_group
-    from left_out as l
-    left join _apart_clock_v1 as h on h.run_id = l.run_id and h.host = l.host
+    left join _ambiguous_run_v1 as a on a.run_id = r.run_id
 ),
 
 excluded as (
     select t.run_id, t.request
     from timed as t
-    inner join unmeasured as u
+    inner join _unmeasured_time_v1 as u
         on u.run_id = t.run_id and u.start_ps < t.seen_until_ps and u.end_ps > t.start_ps
         and coalesce(u.clock_group = t.clock_group, true)
     group by t.run_id, t.request

@@ -1,6 +1,6 @@
 -- one row per run and number of requests in a decode or mixed step of a server
--- What a prefill in the batch costs the decodes beside it: the period of steps that do both, against steps of
--- as many requests that only decode. Periods are those of serving_step_v1, the mean over all devices of the
+-- What a prefill in the batch costs the decodes beside it: the period of steps that do both, compared with
+-- steps of as many requests that only decode. Periods are those of serving_step_v1, the mean over all devices of the
 -- step; steps without a period are left out. A median of an even number is the mean of the two middle ones.
 with ranked as (
     select

@@ -1,5 +1,5 @@
 -- one row per run, phase and number of requests of a server's steps
--- How long steps take by what they do and how full the batch is. A period is that of serving_step_v1, the
+-- How long steps take, by their phase and the requests in the batch. A period is that of serving_step_v1, the
 -- mean over all devices of the step; steps whose ops the trace lacks are counted apart. Medians of an
 -- even number are the mean of the two middle ones; other percentiles are the value of row ceil(p n).
 with ranked as (

@@ -1,7 +1,7 @@
 -- one row per run, host and step of a server
 -- Steps that a server marks (vLLM's tpu-inference, and captures of serving experiments), each of which
 -- serves several requests. Times of devices are means over the host's devices. The period of a step is
--- that of device_time: from the end of the device's step before to its own end, without the time in
+-- that of device_time: from the end of the device's previous step to its own end, without the time in
 -- which no request was open. Shares are of the period. NULL where the trace lacks the step's ops.
 select
     -- run

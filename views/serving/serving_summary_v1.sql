@@ -99,9 +99,9 @@ select
     cast(p.tokens as double) / nullif(p.wall_s, 0) as tokens_per_s,
     -- output tokens of all requests over that time; NULL where those of a request are not known
     cast(l.output_tokens as double) / nullif(p.wall_s, 0) as output_tokens_per_s,
-    -- least share of all tokens that may be of prompts: what the trace does not tell counts as none
+    -- least share of all tokens that may be of prompts: tokens of unknown kind count as none
     p.least_ratio as prefill_least_ratio,
-    -- most share of all tokens that may be of prompts: what the trace does not tell counts as all
+    -- most share of all tokens that may be of prompts: tokens of unknown kind count as all
     p.most_ratio as prefill_most_ratio,
     -- the name that tpu-inference's profiler gives such a share: prefill_heavy (at least 0.9), balanced
     -- (0.4 to 0.6), decode_heavy (at most 0.2), ambiguous (any other); NULL where the trace does not tell

@@ -1,5 +1,5 @@
 -- one row per run, scope, device and burst
--- The bursts of traffic_burst, with keys in place of texts, and the burst before each. Within a
+-- The bursts of traffic_burst, with keys in place of texts, and the burst before each one. Within a
 -- burst, a transfer's place among all transfers and its place among those of its axis grow
 -- together.
 with placed as (
@@ -69,8 +69,8 @@ select
     cast(payload_bytes as bigint) as payload_bytes,
     -- bytes that are sent on the wire: by the device, or by all participants that were traced
     cast(bytes as double) as bytes,
-    -- key of run and axis of the burst before; NULL on the first
+    -- key of run and axis of the previous burst; NULL on the first
     from_axis_key,
-    -- latest end of the burst before; NULL on the first
+    -- latest end of the previous burst; NULL on the first
     from_end_ps
 from followed

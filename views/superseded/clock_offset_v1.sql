@@ -5,7 +5,7 @@
 -- run's only host. Offset: median over instances of the latest end on the host less that on the
 -- reference host. Spread: from the 5th to the 95th percentile of the same, each the value of row
 -- ceil(p n); NULL with one instance. Where the spread exceeds the median skew between both hosts,
--- offset taken off, skews across hosts mean nothing: is_usable is false. Instances are found by
+-- offset subtracted, skews across hosts mean nothing: is_usable is false. Instances are found by
 -- time, so clocks further apart than a collective lasts share none: then all columns are NULL.
 with shared as (
     select run_id, instance, host, first_arrival_ps, last_arrival_ps, last_end_ps
@@ -135,7 +135,7 @@ select
     cast(case when is_reference then 0 else offset_ps end as bigint) as offset_ps,
     -- 5th to 95th percentile of the offset
     cast(case when is_reference then 0 else spread_ps end as bigint) as spread_ps,
-    -- latest less earliest arrival on both hosts, offset taken off, median
+    -- latest less earliest arrival on both hosts, offset subtracted, median
     cast(case when not is_reference then median_skew_ps end as bigint) as median_skew_ps,
     -- skews between the two hosts are at least as large as the spread of their clocks
     case when is_reference then true else spread_ps <= median_skew_ps end as is_usable

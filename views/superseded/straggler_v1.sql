@@ -63,7 +63,7 @@ select
     d.host,
     -- the device is virtual, or its identity deduced
     d.inferred or coalesce(d.core, '') = 'cpu' as inferred,
-    -- instances that it entered with others
+    -- instances that it entered with other devices
     cast(coalesce(s.instances, 0) as bigint) as instances,
     -- of these, those that it entered last
     cast(coalesce(s.last_count, 0) as bigint) as last_count,

@@ -1,6 +1,6 @@
 -- one row per program and transfer between slices of TPUs
 -- The rows of dcn_transfer_v1 by instruction, over all devices and executions: means, as xprof's
--- Megascale table has them, and the stall of all executions together. Executions of which a part is
+-- Megascale table has them, and the stall summed over executions. Executions of which a part is
 -- not known are counted and left out of the means.
 select
     -- run

@@ -1,6 +1,6 @@
 -- one row per run, phase, axis and kind of collective that is planned, compiled or measured
--- What the plan needs (expected_traffic), what the TPU's compiler made of it, and what ran: of a device
--- in a pass of the phase, the mean. A measured run is beside the newest compiled run of its setup; a
+-- The traffic that the plan needs (expected_traffic), that the TPU's compiler made of it, and that ran:
+-- the mean of a device in a pass of the phase. A measured run is beside the newest compiled run of its setup; a
 -- compiled run has nothing measured. decided_by names who made it so: plan where nothing differs from
 -- it; compiler where the compiled program moves other bytes than the plan, and the run moves the
 -- program's; run where it moves other bytes than the program. NULL where too little is known: without
@@ -31,7 +31,7 @@ sides as (
     where r.place = 1
 ),
 
--- Of a phase that a side has passes of, what it has no row of is nothing.
+-- Where a side has passes of a phase, it sends nothing of an axis and kind without a row.
 seen as (
     select
         run_id, phase,

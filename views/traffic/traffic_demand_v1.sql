@@ -1,6 +1,6 @@
 -- one row per run, phase, algorithm, source and target device
 -- The demand that a designer of topologies (TopoOpt) starts from: the bytes of traffic_matrix from
--- device to device, a step, with those of all-reduces apart. An all-reduce may go around any ring
+-- device to device per step, with all-reduces apart. An all-reduce may go around any ring
 -- of its group, so its bytes can move to other links; all other bytes have to reach their target.
 -- The targets of a source are its degree: the circuits that it needs at once. A query must choose
 -- one of the algorithms. Untraced sources have no rows. A target without a known device is NULL;

@@ -174,7 +174,7 @@ def _meetings(
 ) -> dict[int, set[int]]:
     """Row of a program's start -> the places that all its rendezvous have in common.
 
-    A rendezvous with a device beyond the places here numbers devices otherwise, and is no evidence.
+    A rendezvous with a device beyond the places here numbers devices otherwise, and is not evidence.
     """
     here = helper_slots.select(pl.col("ordinal").max().fill_null(-1)).item()
     met = acts.filter(pl.col("name") == RENDEZVOUS).drop_nulls(["region", "meeting"])

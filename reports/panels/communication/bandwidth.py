@@ -83,7 +83,7 @@ COLUMNS = (
     bandwidth_column("p50_algbw_bytes_per_s", "Algorithm bandwidth p50"),
     ratio_column("p50_utilization_ratio", "Busiest link p50"),
 )
-# What is drawn: the column's stem, and what it is called.
+# What is drawn: the column's stem, and its name in the chart.
 BANDWIDTH_NAMES = {"busbw": "Bus bandwidth", "algbw": "Algorithm bandwidth"}
 
 

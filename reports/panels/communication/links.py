@@ -96,7 +96,7 @@ COLUMNS = (
 
 
 def link_chart(rows: pl.DataFrame, dimension: str, unit: Unit, top: float) -> alt.Chart:
-    """Bytes of each link along a dimension: a column a step along it, a row a line of chips.
+    """Bytes of each link along a dimension: one column per step along it, one row per line of chips.
 
     Args:
         rows: rows of SQL of the dimension.
@@ -260,8 +260,8 @@ PANEL: Panel[PageFacts] = Panel(
     key="links",
     title="Traffic on the links",
     lede="The traffic matrix, routed through the torus of chips: along x, then y, then z, "
-    "the shorter way each time; where the TPU's compiler states how it sends, as it "
-    "chose too. One map per dimension: a row is a line of chips, a "
+    "the shorter way each time; where the TPU's compiler states how it sends, its "
+    "choice is drawn as well. One map per dimension: a row is a line of chips, a "
     "column a link from one chip to the next.",
     sql=SQL,
     columns=COLUMNS,

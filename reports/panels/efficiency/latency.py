@@ -200,8 +200,8 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         again = f"A {step} starts" if step else "The program that ran most often starts again"
         each = "one" if step else "one of its executions"
         found.append(
-            f"{again} every {period} on average. Whether {each} makes a token is not known, so this is no "
-            "time per token, and no run is ranked by it."
+            f"{again} every {period} on average. Whether {each} makes a token is not known, so this is not "
+            "a time per token, and no run is ranked by it."
         )
     if rows["measured_ttft_s"].is_null().all() and rows["measured_tpot_s"].is_null().all():
         found.append(

@@ -101,7 +101,7 @@ SUMMARY: Panel[PageFacts] = Panel(
     key="gaps",
     title="Gaps within an axis, in numbers",
     lede="On one device, the time from the latest end of an axis's transfers so far to the "
-    "start of its next transfer, whose phase counts. Below 0, transfers overlap.",
+    "start of its next transfer. A gap has the phase of that transfer. Below 0, transfers overlap.",
     sql=GAP_SUMMARY_SQL,
     columns=GAP_SUMMARY_COLUMNS,
     figures=lambda rows, facts: [],

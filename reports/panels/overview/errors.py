@@ -114,7 +114,7 @@ def _compared_with(facts: PageFacts) -> str:
 PANEL: Panel[PageFacts] = Panel(
     key="prediction-errors",
     title="Errors of such predictions",
-    lede="Each prediction of this kind in the warehouse, beside the measured runs of what was predicted.",
+    lede="Each prediction of this kind in the warehouse, beside the measured runs of the predicted setup.",
     sql=SQL,
     columns=(),
     columns_of=columns,

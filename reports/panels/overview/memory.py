@@ -62,7 +62,7 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
 
 
 def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """Whether it fits, from the largest row; a program's need is no measurement."""
+    """Whether it fits, from the largest row; a program's need is not a measurement."""
     known = rows.drop_nulls("bytes")
     if known.is_empty():
         return []

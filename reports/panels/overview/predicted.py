@@ -110,9 +110,9 @@ PANEL: Panel[PageFacts] = Panel(
     key="predicted",
     title="Measured and predicted",
     lede="The mean period of a device's step in parts: as measured in the run that was replayed, and as "
-    "predicted. Each instant counts once, in this order; what lies before the step is the time since the "
-    "device's step before, so a device's first step has none. Over optical circuits, what was exposed or "
-    "waited for a device until circuits were ready is circuit wait instead.",
+    "predicted. Each instant counts once, in this order; the time before the step is that since the "
+    "device's previous step, so a device's first step has none. Over optical circuits, time that was "
+    "exposed, or waited for a device, until circuits were ready is circuit wait instead.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -85,9 +85,9 @@ def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
             alt.Tooltip("part:N", title="for"),
             alt.Tooltip("bytes:Q", title="bytes", format=","),
         ],
-        "Memory of a device by what it is for",
+        "Memory of a device, by use",
     )
-    return [Figure("Memory of a device, by what it is for", chart, shape="wide")]
+    return [Figure("Memory of a device, by use", chart, shape="wide")]
 
 
 def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:

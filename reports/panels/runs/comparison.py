@@ -295,7 +295,7 @@ def _certainty(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
 PANEL: Panel[Sequence[PageFacts]] = Panel(
     key="rates",
     title="Which setup to choose",
-    lede="Output tokens/s of a chip against latency, a mark a setup; repeats of a setup are one. Rates are "
+    lede="Output tokens/s of a chip against latency, one mark per setup, with all its repeats. Rates are "
     "per chip, or per device where the devices of a chip are not known. m2: two microbatches.",
     sql=SQL,
     columns=(),

@@ -49,7 +49,7 @@ def forecasts(rows: pl.DataFrame, latency: str) -> pl.DataFrame:
 
 
 def choice_chart(rows: pl.DataFrame, latency: str, site: Sequence[str]) -> alt.Chart:
-    """Output tokens/s of a chip against a latency: a mark a setup, and the line of the best ones.
+    """Output tokens/s of a chip against a latency: one mark per setup, and the line of the best ones.
 
     A forecast is a hollow box, from the best latency and rate to the worst.
 

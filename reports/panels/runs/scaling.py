@@ -199,8 +199,8 @@ PANEL: Panel[Sequence[PageFacts]] = Panel(
     lede="One mesh axis grows and all else stays the same, the batch too (strong scaling). "
     "Speed-up: output tokens/s relative to the smallest of two sizes or more with a known rate. "
     "Efficiency: speed-up over the growth in devices. Rates are medians over the runs "
-    "of a size. m4: 4 microbatches; a run without a pipeline is size 1 of each number "
-    "of them.",
+    "of a size. m4: 4 microbatches; a run without a pipeline is size 1 for each number "
+    "of microbatches.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

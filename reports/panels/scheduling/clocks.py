@@ -187,7 +187,7 @@ PANEL: Panel[PageFacts] = Panel(
     key="clocks",
     title="Clocks",
     lede="Devices leave a synchronous collective together, so its end times show the offset "
-    "between two clocks. Ingest takes offset and drift off all times; the spread is the "
+    "between two clocks. Ingest subtracts offset and drift from all times; the spread is the "
     "uncertainty that remains.",
     sql=SQL,
     columns=COLUMNS,

@@ -122,9 +122,9 @@ def why_empty(facts: PageFacts) -> str:
 PANEL: Panel[PageFacts] = Panel(
     key="host-gaps",
     title="What hosts did between launches",
-    lede="While no launch is open on a device, its host is late. Of the thread that enqueued the next "
-    "launch, each instant belongs to the innermost event; a thread that only hands launches over "
-    "is mostly without one. Time between requests is left out.",
+    lede="While no launch is open on a device, its host is late. Each instant of the thread that "
+    "enqueued the next launch belongs to its innermost event; a thread that only passes launches "
+    "on mostly has none. Time between requests is left out.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -106,7 +106,7 @@ PANEL: Panel[PageFacts] = Panel(
     key="batches",
     title="Batches and interference",
     lede="Periods of steps by how many requests they serve. A prefill in the batch makes the decodes beside "
-    "it wait: the period of mixed steps stands against decode steps of as many requests.",
+    "it wait: the period of mixed steps is compared with that of decode steps with as many requests.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -164,8 +164,8 @@ PANEL: Panel[PageFacts] = Panel(
     key="server-requests",
     title="Requests of the server",
     lede="TTFT: from the start of a request's first step on the host to the end of the step that completes "
-    "its prompt; with queue: from the start of the request's own marker. TPOT: from there to the end of its "
-    "last step, over its output tokens in between.",
+    "its prompt; with queue: from the start of the request's own marker. TPOT: from the end of the step that "
+    "completes its prompt to the end of its last step, over its output tokens in between.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -163,7 +163,7 @@ PANEL: Panel[PageFacts] = Panel(
     key="server-steps",
     title="Steps of the server",
     lede="A step serves several requests: it prefills, decodes, or does both. Its period is the time that it "
-    "takes of its devices: from the end of the step before to its own end, while requests are open.",
+    "takes on its devices: from the end of the previous step to its own end, while requests are open.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -233,7 +233,7 @@ def test_steps_of_the_profiler_are_phases():
     assert rest.markers.select("phase", "request", "step", "start_ps").rows() == [
         ("step", None, 12, 5_000_000)
     ]
-    assert rest.host_events.height == 2  # an arrow is no event
+    assert rest.host_events.height == 2  # an arrow is not an event
 
 
 def plain(name):

@@ -138,7 +138,7 @@ def test_drift_is_a_line():
     assert fit.drift == pytest.approx(50e-6, rel=1e-3)
     reference = ours.transfers["end_ps"].to_numpy()
     moved = fit.move.times(theirs.transfers["end_ps"].to_numpy())
-    assert np.abs(moved - reference).max() < 20_000  # ps; 495,000 with no drift taken off
+    assert np.abs(moved - reference).max() < 20_000  # ps; 495,000 with no drift subtracted
 
 
 def test_a_drift_within_the_spread_is_none():

@@ -1,4 +1,4 @@
-"""A file that is no trace is called what it is, with what to do about it."""
+"""A file that is not a trace is called what it is, with what to do about it."""
 
 from __future__ import annotations
 

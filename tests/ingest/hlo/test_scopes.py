@@ -31,7 +31,7 @@ from xlahouse.ingest.hlo.scopes import component_of, component_of_kernel, layer_
         ("", None, None),
         ("jit(step)/ragged_paged_attention/pallas_call", None, "attention"),
         ("model.layers.2.mlp.1/tgmm/custom_call", 2, "mlp"),  # the path's own word wins
-        # A number that no column holds is no index; neither are the first digits of one.
+        # A number that no column holds is not an index; neither are the first digits of one.
         ("model.layers.99999999999999999999/mlp/x", None, "mlp"),
         ("model.layers.1234567890/x", None, None),
         ("model.layers.٣/x", None, None),

@@ -12,7 +12,7 @@ from tests.ingest.mutants import hostile
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 _DEEPEST = 30
-_MOST_FIELD = 1 << 12  # a larger field number means that bytes are no message
+_MOST_FIELD = 1 << 12  # a larger field number means that bytes are not a message
 
 
 @dataclass

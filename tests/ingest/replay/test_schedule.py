@@ -189,7 +189,7 @@ def test_a_kernel_with_hlo_waits_for_its_operands_only():
         for name, operands in (("a", ""), ("fusion.1", ""), ("bitcast", "a"), ("user", "bitcast"))
     ]
     schedule = Schedule.of(measured(ops, cores={0: "gpu"}, instructions=rows))
-    # The user waits 90 after its operand through the bitcast; fusion.1 is no operand of it.
+    # The user waits 90 after its operand through the bitcast; fusion.1 is not an operand of it.
     found = replayed(schedule, op_scale=scale(schedule, d0=0.5))
     assert found == [(0, "a", 0, 20), (0, "fusion.1", 20, 60), (0, "user", 110, 130)]
 
@@ -265,7 +265,7 @@ def test_a_run_without_steps_is_refused():
 
 
 def test_every_table_with_times_is_moved_made_or_left_out():
-    # Clocks state what was taken off a host's times, which a replay leaves as it is.
+    # Clocks state what was subtracted from a host's times, which a replay leaves as it is.
     timed = {
         table.name
         for table in TABLES

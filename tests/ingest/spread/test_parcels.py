@@ -99,7 +99,7 @@ def test_a_program_passes_without_what_was_worked_out(tmp_path):
 @pytest.mark.parametrize(
     "error",
     [
-        TraceFormatError("a", "it is no trace", 12),
+        TraceFormatError("a", "it is not a trace", 12),
         LimitError("a", "too many"),
         TraceChangedError("a"),
         OSError(errno.ENOSPC, "no space", "a"),

@@ -70,7 +70,7 @@ def test_from_a_store_to_a_folder_and_back(place, tmp_path):
 
 
 def test_a_run_is_there_when_its_row_is(place):
-    """Nothing is renamed on a store: what an ingest writes before the row is no part of the warehouse."""
+    """Nothing is renamed on a store: what an ingest writes before the row is not a part of the warehouse."""
     put(f"{place}/in/a.xplane.pb", tpu_trace())
     ingest_paths([f"{place}/in"], f"{place}/wh")
     fs, base = open_fs(f"{place}/wh")

@@ -191,7 +191,7 @@ def test_all_at_once_is_as_one_by_one(rows, scale):
 
 
 def test_devices_that_a_programs_collectives_connect_are_a_circle():
-    # Program 1: 0 meets 1 and 1 meets 2 in all-reduces, 3 stands alone; a permute from 2 to 3 is no meeting.
+    # Program 1: 0 meets 1 and 1 meets 2 in all-reduces, 3 alone; a permute from 2 to 3 is not a meeting.
     # In program 2 all meet.
     ops = [(1, "ar.1", "all-reduce"), (1, "cp.2", "collective-permute"), (2, "ar.1", "all-gather")]
     groups = [(1, "ar.1", 0, 0), (1, "ar.1", 0, 1), (1, "ar.1", 1, 1), (1, "ar.1", 1, 2)]

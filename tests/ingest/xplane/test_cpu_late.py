@@ -75,7 +75,7 @@ def test_a_start_whose_collectives_leave_one_place_is_sure():
 def test_collectives_name_places_unless_they_number_devices_otherwise(members, unsure):
     """The second program starts late on both devices, the second device's first.
 
-    In the other case the process has devices 4 and 5: that is no evidence of places 0 and 1.
+    In the other case the process has devices 4 and 5: that is not evidence of places 0 and 1.
     """
     host = Host()
     launch(host, 100, (1, 2, 3, 4, 5), [("pool-c", 150), ("pool-a", 160)])

@@ -44,7 +44,7 @@ def test_drop(root, monkeypatch, capsys):
     assert run_command(monkeypatch, "drop", "run-a", "run-b", "run-c", "-y", "-w", root) == 1
     assert capsys.readouterr().err.splitlines()[-1] == (
         "xlahouse: run-b: No space left on device; dropped: run-a; not dropped: run-b, run-c; "
-        "free some space and do these again"
+        "free some space and repeat the command for these"
     )
     assert names_left(root, monkeypatch, capsys) == ["run-b", "run-c"]
 

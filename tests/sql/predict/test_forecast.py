@@ -223,7 +223,7 @@ def test_measured_transfers_decide_what_a_transfer_takes_at_worst(wh):
         ("made.compiled", ("--reconfigure", "1ms"), "nothing to replay"),
         ("made.compiled", ("--advice",), "nothing to replay"),
         ("made.compiled", ("--as", "name"), "nothing to replay"),
-        ("made.compiled", ("--clock", "fast"), "'fast' is no clock; write 1.75GHz"),
+        ("made.compiled", ("--clock", "fast"), "'fast' is not a clock frequency; write 1.75GHz"),
     ],
 )
 def test_a_missing_fact_is_said_in_one_line(wh, run, words, why, monkeypatch, capsys):

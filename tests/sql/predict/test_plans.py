@@ -190,8 +190,8 @@ def test_one_policy_is_a_run_with_the_plans_steps(switched, monkeypatch, capsys)
         (("--circuits", "2"), "circuits need the time of a change"),
         (("--rails",), "circuits need the time of a change"),
         (("--reconfigure", "1us", "--policy", "often"), "often is not one of never, every, fits"),
-        (("--reconfigure", "1us", "--advice"), "advice is without circuits"),
-        (("--reconfigure", "1us", "--as", "name"), "a plan is no run"),
+        (("--reconfigure", "1us", "--advice"), "advice does not cover circuits"),
+        (("--reconfigure", "1us", "--as", "name"), "a plan is not a run"),
         (("--reconfigure", "1us", "--reconfigure", "2us", "--policy", "fits"), "one time"),
         (("--format", "json"), "a replay is a run, not rows"),
     ],
@@ -203,7 +203,7 @@ def test_words_that_mean_nothing_together(switched, monkeypatch, capsys, words, 
 
 @pytest.mark.parametrize("text", ["10", "-1us", "+1us", "soon"])
 def test_a_change_takes_a_time(text):
-    with pytest.raises(WarehouseError, match="is no time of a change; write 10ms"):
+    with pytest.raises(WarehouseError, match="is not a time; write 10ms"):
         parse_delay(text)
 
 

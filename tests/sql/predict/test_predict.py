@@ -252,13 +252,13 @@ def test_bandwidths(text, expected):
 
 @pytest.mark.parametrize("text", ["0", "-1x", "fast", "1e999", "0GB/s", "25Gb/s"])
 def test_wrong_bandwidths(text):
-    with pytest.raises(WarehouseError, match="is no bandwidth"):
+    with pytest.raises(WarehouseError, match="is not a bandwidth"):
         parse_rate(text)
 
 
 @pytest.mark.parametrize("text", ["1", "-1us", "1h", "1..us"])
 def test_wrong_latencies(text):
-    with pytest.raises(WarehouseError, match="is no latency"):
+    with pytest.raises(WarehouseError, match="is not a latency"):
         parse_latency(text)
 
 

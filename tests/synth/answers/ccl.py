@@ -119,7 +119,7 @@ def _dominant(run: Run) -> float:
         sums[category] += each.count * self_ps(run, each)
     if (
         run.markers
-    ):  # what runs outside them is no step, but a kernel; without, the loop above has it
+    ):  # what runs outside them is not a step, but a kernel; without, the loop above has it
         (only,) = simulate(run, extra_program(run))[run.positions[0]]
         sums["loop fusion"] += run.extra_launches * only.duration
     return 100 * max(sums.values()) / sum(sums.values())

@@ -25,7 +25,7 @@ def test_mbu(ingested):
 
 @every_run
 def test_op_profile(ingested):
-    """Without the cost of ops that are no compute: no view uses it."""
+    """Without the cost of ops that are not compute: no view uses it."""
     found = ingested.rows("select * from op_profile_v1 where phase is not null")
     for row in found:
         row["category"] = row["category"].replace("host_transfer", "copy")

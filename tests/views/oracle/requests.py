@@ -64,7 +64,7 @@ def passes(run: Run) -> dict[tuple[Any, Any], tuple[int, int]]:
 
 
 def step_latency(run: Run) -> Iterator[Row]:
-    """From the end of the step before to the end of this one; the first from its marker."""
+    """From the end of the previous step to the end of this one; the first from its marker."""
     done = passes(run)
     for request, rows in counted(run).items():
         before = None

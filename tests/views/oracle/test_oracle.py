@@ -159,7 +159,7 @@ def asked(value, kind):
 
 
 def exact(row):
-    """What a row is told by: all that is no float."""
+    """What a row is told by: all but floats."""
     return tuple(None if isinstance(value, float) else value for value in row)
 
 
