@@ -73,6 +73,16 @@ def test_the_map_of_rooms_has_the_arrows():
     assert {room: rooms for room, (_, rooms) in found.items()} == expected
 
 
+@pytest.mark.parametrize("room", [room for room in (*ARROWS, FREE) if not room.endswith("/base")])
+def test_each_room_says_what_comes_in_what_goes_out_and_what_it_never_imports(room):
+    text = " ".join((ROOT / room / "README.md").read_text("utf-8").split())
+    assert "In: " in text
+    assert "Out: " in text
+    assert re.search(
+        r"\bnever (?:imports |jax|capture's)|imports (?:no|nothing)\b|No other room", text
+    )
+
+
 def test_the_glossary_is_in_order():
     words = [word.casefold() for word, _ in rows("Glossary")]
     assert words == sorted(words)
