@@ -36,7 +36,7 @@ _WHY_VIRTUAL = (
 
 _WHY_COMPILED = (
     "Collectives, groups, bytes, routes and memory are those of the programs that the TPU's own "
-    "compiler made. It has no times: pages of times give that reason."
+    "compiler made. The run has no times: pages of times give that reason."
 )
 _WHY_PREDICTED = (
     "Ops, bytes and counts are the measured run's, and no time of this run was measured. The tables "

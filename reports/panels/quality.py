@@ -48,8 +48,7 @@ order by table_name
 
 # Seconds a run: too long for each page, so the page says how to ask.
 CHECK_NOTE = (
-    "xlahouse check tests, in a few seconds a run, whether the views agree with these tables "
-    "and with each other."
+    "xlahouse check tests whether the views agree with these tables and with each other. "
 )
 
 COVERAGE_COLUMNS = (

@@ -67,7 +67,7 @@ def compact(
                 say(f"xlahouse: {said}")
                 failed = True
                 continue
-            now = f", now {done.after}" if done.after != done.before else ": as few as can be"
+            now = f", now {done.after}" if done.after != done.before else ": as few as possible"
             say(f"{run_id}  {names[run_id]}: {plural(done.before, 'file')}{now}")
     indexed = keep_index(warehouse)
     if indexed is not None:

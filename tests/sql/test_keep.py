@@ -29,7 +29,7 @@ def test_compact_says_what_it_did_and_writes_the_index(root, monkeypatch, capsys
     assert said.out == ""
     *lines, last = said.err.splitlines()
     assert [line.split()[1] for line in lines] == ["run0:", "run1:"]
-    assert all(line.endswith("files: as few as can be") for line in lines)
+    assert all(line.endswith("files: as few as possible") for line in lines)
     assert last == "2 runs in the index"
     assert (root / INDEX).exists()
 

@@ -240,6 +240,6 @@ def test_compact_packs_where_no_run_is_named(
     assert "6 small runs packed" in capsys.readouterr().err
     monkeypatch.setattr(compact, "compact_run", None)  # packed runs need not be opened again
     assert run_command(monkeypatch, "compact", "-w", str(root)) == 0
-    assert "run05  name run05: 1 file: as few as can be" in capsys.readouterr().err
+    assert "run05  name run05: 1 file: as few as possible" in capsys.readouterr().err
     without_own_files(root, RUNS)
     assert totals(root) == [(12, 30)]

@@ -101,13 +101,13 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
 def _compared_with(facts: PageFacts) -> str:
     if facts.compiled:
         return (
-            "Beside the interval stands the window of a device's mean step, the median over measured runs "
-            "of the forecast's setup; an error within the interval is 0."
+            "The interval is compared with the window of a device's mean step: the median over measured "
+            "runs of the forecast's setup. An error within the interval is 0."
         )
     return (
-        "Beside a replay stands the period of a device's mean step, the median over measured runs that "
-        "are alike in all but the change. Only another chip, ICI so many times as fast, or no change at "
-        "all leads to hardware that a run can be measured on."
+        "A replay is compared with the period of a device's mean step: the median over measured runs "
+        "that are alike in all but the change. Only another chip, another speed of ICI, or no change "
+        "describes hardware that a run can be measured on."
     )
 
 

@@ -133,7 +133,7 @@ def _over(split: Split) -> str:
     if split.whole == "marker":
         return f"{over}: from the marker on the host to the device's last op of the prefill."
     if split.whole == "period":
-        return f"{over}: the step and the time before it since the device's step before."
+        return f"{over}: the step, and the time since the device's previous step."
     return f"{over}: from the step's first op to its last."
 
 

@@ -99,7 +99,7 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
         for name, share in shares.iter_rows()
     ]
     return [
-        "Cycles are the compiler's estimate, without collectives: no measurement.",
+        "Cycles are the compiler's estimate, without collectives, not a measurement.",
         *listed,
         *_bounds(rows),
     ]

@@ -115,7 +115,7 @@ def why_empty(facts: PageFacts) -> str:
     if facts.compiled:
         return "The compiler's assignment of memory is not in the programs; compile again."
     return (
-        "The programs of a trace do not say what their arguments are for. "
+        "The programs of a trace do not state the use of their arguments; "
         "`xlahouse compile` of the same plan does."
     )
 

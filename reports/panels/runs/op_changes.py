@@ -142,7 +142,7 @@ def figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
         if number == MAX_PAIRS:
             break
         for (phase,), part in whole.group_by("phase", maintain_order=True):
-            note = "The greatest change first; what is within the spread over steps is left out."
+            note = "The greatest change first; changes within the spread over steps are left out."
             title = f"From {base} to {other}: a {step_of(phase)}"
             found.append(Figure(title, changes_chart(part), note, shape="wide"))
     return found

@@ -116,7 +116,7 @@ def why_empty(facts: PageFacts) -> str:
     """Why there is no row."""
     if facts.inferred:
         return "Virtual devices run on the host itself: it is not late for them."
-    return "No launch of a device follows the one before it by more than 10 µs."
+    return "No launch of a device follows its previous one by more than 10 µs."
 
 
 PANEL: Panel[PageFacts] = Panel(
