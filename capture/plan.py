@@ -45,7 +45,7 @@ AtLeastZero = Annotated[int, msgspec.Meta(ge=0)]
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model: a preset of capture/models/presets.yaml, and the sizes that differ from it."""
 
-    name: PathName  # names the folder of its captures
+    name: PathName  # name of the folder of its captures
     preset: str  # a preset's name
     config: dict[str, object] = {}  # sizes that differ from the preset's, by transformers' names
     # a folder of safetensors files, or a repository of the hub; without it they are drawn from `seed`
@@ -87,15 +87,15 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     # module paths that become scopes of the profile; `*` is one segment
     scopes: tuple[str, ...] = DEFAULT_SCOPES
     microbatches: AtLeastOne = 1  # parts of a device's batch that pass through a pipeline in turn
-    # places of an expert, as a multiple of its fair share of tokens; tokens beyond are dropped;
-    # null: places for all tokens
+    # places of an expert, as a multiple of its fair share of tokens; tokens beyond them are
+    # dropped; null: places for all tokens
     capacity_factor: Annotated[float, msgspec.Meta(gt=0)] | None = None
     # decode steps that are sent before the tokens of an earlier one are awaited; null: 2 on a TPU; 0
     # on virtual devices, which a trace tells apart only while their launches do not overlap
     steps_ahead: AtLeastZero | None = None
     # keys that the prefill attends to at a time; null: as many as have at most 2^28 scores a device
     key_block: AtLeastOne | None = None
-    # TPU type that it is for, such as `v6e-8`: as many chips as the mesh has devices; other devices
+    # TPU type to run on, such as `v6e-8`, with as many chips as the mesh has devices; other devices
     # run it too
     slice: str = ""
     compare: bool = True  # compare the tokens with the unsharded model's, which runs on the host

@@ -36,16 +36,18 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     # arrivals in a second, on average, at times drawn from `seed`; or `file`, or `arrivals`
     poisson_per_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    # JSON lines beside the plan, a request each; only the first `requests`, where the plan states these
+    # JSON lines beside the plan, one request per line; only the first `requests` of them, where the plan
+    # states a number
     file: FileName = ""
     arrivals: tuple[Arrival, ...] = ()  # the same as a list, by time
-    # with `poisson_per_s`: prompts have from so many tokens to `prompt_tokens`; null: all `prompt_tokens`
+    # with `poisson_per_s`: prompts have at least this many tokens; null: all have `prompt_tokens`
     shortest_prompt: AtLeastOne | None = None
-    # the same of outputs, to `output_tokens`
+    # the same for outputs and `output_tokens`
     shortest_output: AtLeastOne | None = None
-    # padded lengths of prompts, a program each; without it 16, 32, 64, … and `prompt_tokens`
+    # padded lengths of prompts, one program per length; without it 16, 32, 64, … and `prompt_tokens`
     buckets: tuple[AtLeastOne, ...] = ()
-    # `mixed`: a step decodes, and prefills what has arrived; `prefill_first`: decodes wait meanwhile
+    # `mixed`: a step decodes, and prefills requests that have arrived; `prefill_first`: decodes wait
+    # meanwhile
     policy: Literal["mixed", "prefill_first"] = "mixed"
     profiled_steps: AtLeastOne = 64  # steps of the server, after which it stops
 

@@ -47,9 +47,7 @@ order by table_name
 """
 
 # Seconds a run: too long for each page, so the page says how to ask.
-CHECK_NOTE = (
-    "xlahouse check tests whether the views agree with these tables and with each other. "
-)
+CHECK_NOTE = "xlahouse check tests whether the views agree with these tables and with each other. "
 
 COVERAGE_COLUMNS = (
     text_column("table_name", "Table"),
