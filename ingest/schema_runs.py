@@ -125,7 +125,7 @@ tokens int its tokens in the step; NULL where the trace does not tell
 prompt_tokens int of these, the ones of its prompt; NULL where the trace does not tell
 is_first bool its first step; NULL where it may have begun before, unseen
 is_last bool its last step; NULL where it may go on, unseen
-may_skip bool since its step before, a step lacks ids: it may have been in it
+may_skip bool a step between its previous step and this one lacks ids: it may have been in it
 """),
         ("step", "request"),
     ),

@@ -18,6 +18,7 @@ REMOVED = {
     "be had": "be read",
     "cannot be told": "cannot be determined",
     "dearest": "most expensive",
+    "device's step before": "device's previous step",
     "for want of": "without",
     "has to know of": "must know",
     "have to know of": "must know",

@@ -2,8 +2,8 @@
 -- A step's predicted time beside the measured one, where the warehouse has measured runs of the setup
 -- that was predicted. A forecast is about its own setup. A replay is about runs of the same model,
 -- size, type, batch, lengths, parallelism, devices and software whose peaks are those that the run has
--- after the change, its parent aside. Only `nothing`, another chip and links so many times as fast
--- lead to hardware that a run can be measured on; replays with another change are never compared, and
+-- after the change, its parent aside. Only `nothing`, another chip and another speed of links
+-- describe hardware that a run can be measured on; replays with another change are never compared, and
 -- forecasts with a change have no rows. A
 -- replay gives the period of a device's step, a forecast an interval for its window, without the host.
 with times as (

@@ -3,7 +3,7 @@
 -- are medians over the requests of latency_v2 (of an even number, the mean of the two middle ones),
 -- with n, least, most and the 90th and 99th percentile (the value of row ceil(p n)). Sums leave
 -- warm-up and compile phases out; a sum with an unknown part is NULL. idle_ratio is over wall time,
--- idle_in_step_ratio over the windows of steps alone. A rate per chip is NULL where the devices a
+-- idle_in_step_ratio over the windows of steps alone. A rate per chip is NULL where the devices per
 -- chip are not known.
 with traffic as (
     select

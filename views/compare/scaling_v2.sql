@@ -3,7 +3,7 @@
 -- microbatches, lengths, kind of device and the other axes. Speed-up and efficiency are against the
 -- smallest size that has a rate, and NULL where no other size has one. Rates are medians over runs
 -- (of an even number, the mean of the two middle values); measured, compiled and predicted runs
--- stays apart. The batch stays, so this is strong scaling. A run without the axis has size 1 on it; sizes of 1 with
+-- stay apart. The batch stays, so this is strong scaling. A run without the axis has size 1 on it; sizes of 1 with
 -- nothing to compare to are left out, and so are runs without a model or with a mesh that cannot be
 -- used. A run without a pipeline does not use microbatches: along pp it is the size 1 of each
 -- number of them.

@@ -6,7 +6,7 @@
 -- sequences that dp and fsdp leave together, an upper bound where tokens share experts. Keys and
 -- values of each sequence's context are read once: p + k tokens in decode step k, on average p +
 -- (steps + 1) / 2. TPOT and decode steps are medians over the marked requests, the means of the two
--- middle ones of an even number. Virtual devices have no MBU; mbu_problem states what else lacks.
+-- middle ones of an even number. Virtual devices have no MBU; mbu_problem states what else is lacking.
 with timed as (
     select run_id
     from _marked_latency_v1

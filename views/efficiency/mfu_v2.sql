@@ -3,7 +3,7 @@
 -- (period_ps of device_time); SparseCores, and devices without steps beside ones with steps, are left
 -- out. Model FLOPs are 2 for each weight that a
 -- token meets (of experts those that it is sent to), without the embedding, which is looked up, and
--- with the head for positions whose logits are computed alone; and attention_pair_flops for each
+-- with the head only for positions whose logits are computed; and attention_pair_flops for each
 -- token and token of its context, itself included: causal pairs, p (p + 1) / 2 a sequence in a
 -- prefill of p tokens, p + k in decode step k. PaLM counts full attention, twice that term. Masked
 -- work, padding and recomputation do not count. They are known for prefill and decode of a model

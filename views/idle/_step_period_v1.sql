@@ -1,5 +1,5 @@
 -- one row per run, device, request and step
--- The period of a step's window: from the end of the device's window before, without the time in
+-- The period of a step's window: from the end of the device's previous window, without the time in
 -- which no request was open, to its own end. Windows of a device do not overlap: each is cut where
 -- the next one starts.
 with windows as (

@@ -1,4 +1,4 @@
--- one row per run and device of which is not known when a request is open, though requests are marked
+-- one row per run and device for which it is not known when a request is open, though requests are marked
 -- How far clocks are apart is ambiguous (_open_time_v1 then places markers and devices that may not belong
 -- together), or the clocks that can be compared with the device's have no markers of their own.
 with devices_seen as (

@@ -165,7 +165,7 @@ select
     cast(idle_ps as bigint) as idle_ps,
     -- length of the step's window
     cast(end_ps - start_ps as bigint) as window_ps,
-    -- length of the step's period: the window, and the time before it since the device's step before,
+    -- length of the step's period: the window, and the time before it since the device's previous step,
     -- without between_requests; NULL where requests are marked and clocks cannot be compared
     cast(period_ps as bigint) as period_ps,
     -- time before the window in which no request was open, outside the period; NULL as the period

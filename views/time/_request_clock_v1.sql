@@ -1,7 +1,7 @@
 -- one row per run, marked request and group of clocks that marks the first step of the request
 -- Clocks of different groups cannot be compared, so that each group's times of a request count from the
--- start of its own first marker. To place them beside each other, these starts are taken for one time, which
--- is that of the group whose name is the last (clock_group of _step_clock_v1).
+-- start of its own first marker. To compare them, these starts count as one time, that of the
+-- group whose name is the last (clock_group of _step_clock_v1).
 with marked as (
     select
         run_id, request, step, clock_group, marker_start_ps,

@@ -1,7 +1,7 @@
 -- one row per run and phase
 -- Sums of device_time over devices and steps. SparseCores are left out: their idle time would hide
 -- the rest. exposed_ratio is the share of communication that no compute op hides. A period is the
--- window and the time before it, since the device's step before: periods add up to the wall time of
+-- window and the time before it, since the device's previous step: periods add up to the wall time of
 -- the devices, less the time with no request open. Each instant of it is in one part: period =
 -- compute + exposed + exposed_copy + sync_wait + idle + between_steps + outside. So idle_ratio, the
 -- share of idle and between_steps, and the share of all else, ops outside steps included, add up to 1.
@@ -81,7 +81,7 @@ select
     cast(busy_ps as bigint) as busy_ps,
     -- nothing runs within the windows
     cast(idle_ps as bigint) as idle_ps,
-    -- length of the periods: the windows, and the time before each since the device's step before,
+    -- length of the periods: the windows, and the time before each since the device's previous step,
     -- without between_requests; NULL where requests are marked and clocks cannot be compared
     cast(period_ps as bigint) as period_ps,
     -- nothing runs before a step, within its period; NULL as the period

@@ -6,7 +6,7 @@
 -- next step starts; time past the cut does not count. Ops outside every step have no row, unless
 -- the device has no step at all: then all its ops are one row, step NULL. Ingest makes the split
 -- once, from ops and busy intervals; an audit makes it again. A step's period is the time that it
--- takes of the device: from the end of the device's window before to the end of its own, without the
+-- takes of the device: from the end of the device's previous window to the end of its own, without the
 -- time in which no request was open (between_requests); the first period is the window. Periods and
 -- between_requests of a device add up to the time from its first window's start to its last's end.
 -- In a run with kernels that communicate while they compute, or with sends that may (finding

@@ -3,7 +3,7 @@
 -- launch was open on it, in gaps longer than 10 us (table host_gaps; time without an open request is
 -- left out, and so are SparseCores and virtual devices). The phase is the next launch's. Self times
 -- add up to the gaps: an instant belongs to the innermost event that is open on the thread. The
--- the event's name states the activity: compile (the names of _compile_v1), waiting, transfer,
+-- event's name states the activity: compile (the names of _compile_v1), waiting, transfer,
 -- tracing (building a graph or lowering it), enqueue (handing programs over), python (frames of the
 -- profiler's Python tracer, whose names start with $), and other; unknown where the thread has no
 -- event or is not known. A worker thread that only hands launches over is mostly without an event.

@@ -1,6 +1,6 @@
 -- one row per launch
 -- Waits of a launch before it starts: queue is all of the time since the host enqueued it, dispatch
--- the part in which the device was free. The end of the launches before is the latest end of all
+-- the part in which the device was free. The end of the previous launches is the latest end of all
 -- that the device started earlier. A device that was busy up to the start (launches that overlap)
 -- has a dispatch of 0 and a negative launch gap. The first launch of a device is the first in the
 -- trace: earlier launches are not known, so its dispatch counts from the enqueue. Without a link to
