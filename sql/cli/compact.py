@@ -33,8 +33,8 @@ def compact(
     """Merge the files of each run, index all runs, pack small ones.
 
     Queries over runs of many devices then open faster. Where no run is named, rows of many small runs are
-    also copied into one file per table: a query over thousands of them takes seconds. Readers are not
-    disturbed: after an hour the next ingest, compact or drop deletes the old files.
+    also copied into one file per table, so that a query over thousands of them opens few files. Readers
+    are not disturbed: after an hour the next ingest, compact or drop deletes the old files.
 
     \b
     Examples:

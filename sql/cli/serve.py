@@ -36,7 +36,9 @@ def serve(
             "--host", help="Address to listen on; any but this machine's own needs the token."
         ),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535)] = 8421,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port to listen on.")
+    ] = 8421,
     token: Annotated[
         str | None,
         typer.Option(
