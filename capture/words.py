@@ -9,6 +9,9 @@ NO_OPS = {
     "between": "between steps",
     "outside": "ops of no step",
 }
+# Modules of launches that are steps of many kernels, as PyTorch's profiler and engines mark them on the
+# host; as SQL has a list.
+HOST_STEPS = "('ProfilerStep', 'execute')"
 
 
 def plural(count: int, noun: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from xlahouse.capture.words import HOST_STEPS
 from xlahouse.reports.charts.units import plural
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ from predicted_step_v1
 group by run_id
 """
 
-FACTS_SQL = """
+FACTS_SQL = f"""
 with device_facts as (
     select
         run_id,
@@ -63,7 +64,7 @@ with device_facts as (
 ), step_facts as (
     select run_id, min(module) as host_step
     from launches
-    where phase = 'step' and module in ('ProfilerStep', 'execute')
+    where phase = 'step' and module in {HOST_STEPS}
     group by run_id
 ), mesh_facts as (
     select run_id, string_agg(axis || ' ' || size, ' x ' order by axis_index) as mesh_text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from xlahouse.capture.words import HOST_STEPS
 from xlahouse.sql.answers.split import Part, Split
 from xlahouse.sql.answers.words import duration, percent
 
@@ -17,11 +18,11 @@ from launch_overhead_v1 as l
 inner join devices as d on d.run_id = l.run_id and d.device_id = l.device_id
 where l.run_id = $run and l.phase is not distinct from $phase and d.core is distinct from 'sparsecore'
 """
-CAUSE_SQL = """
+CAUSE_SQL = f"""
 select cause, cast(sum(idle_ps) as bigint) as idle_ps, (
     select count(*) from launches
-    where run_id = $run and phase is not distinct from $phase and module in ('ProfilerStep', 'execute')
-) as steps_of_host  -- each of many kernels, as PyTorch's profiler and engines mark them
+    where run_id = $run and phase is not distinct from $phase and module in {HOST_STEPS}
+) as steps_of_host
 from bubble_v2
 where run_id = $run and phase is not distinct from $phase and cause <> 'between_steps'
 group by cause
