@@ -104,7 +104,7 @@ request int number of the request; NULL without a marker
 step int forward pass; NULL on a device without any
 start_ps int start; a window's first row starts with the window
 duration_ps int length; 0 where the device stays idle: a launch begins or ends, or the window ends
-idle_ps int idle time directly before, back to the row before
+idle_ps int idle time directly before, back to the previous row
 gap_before_ps int time of the same gap before that idle time; 0 unless a launch begins or ends in the gap
 gap_after_ps int time of the same gap from this row on; 0 unless a launch begins or ends in the gap
 in_launch bool a launch of the step is open in the idle time; NULL without idle time

@@ -110,12 +110,12 @@ optimistic_exposed_ps int of optimistic_ps, transfers between devices that nothi
 pessimistic_exposed_ps int of pessimistic_ps, the same
 optimistic_copy_ps int of optimistic_ps, copies within a device that nothing hides
 pessimistic_copy_ps int of pessimistic_ps, the same
-math_floor_ps int all matrix products at the peak, but those of branches: no step is shorter
-hbm_floor_ps int all bytes to and from HBM at the peak, but those of branches: no step is shorter
+math_floor_ps int all matrix products at the peak, except those of branches: no step is shorter
+hbm_floor_ps int all bytes to and from HBM at the peak, except those of branches: no step is shorter
 flops_per_s float peak of a device
 hbm_bytes_per_s float peak of a device
 ici_bytes_per_s float peak of a link, one way
-clock_hz float over which the compiler's cycles are times
+clock_hz float clock that turns the compiler's cycles into times
 clock_source str where the clock comes from
 """),
     ),
