@@ -12,8 +12,9 @@ from xlahouse.sql.answers.words import duration, percent
 LATE_SQL = """
 select
     count(l.launch_gap_ps) as launches,
-    avg(greatest(l.launch_gap_ps, 0)) as gap_ps,
-    avg(greatest(l.launch_gap_ps, 0) - l.dispatch_ps) as late_ps
+    sum(greatest(l.launch_gap_ps, 0)) as gap_ps,
+    sum(case when l.dispatch_ps is not null then greatest(l.launch_gap_ps, 0) end) as enqueued_gap_ps,
+    sum(greatest(greatest(l.launch_gap_ps, 0) - l.dispatch_ps, 0)) as late_ps
 from launch_overhead_v1 as l
 inner join devices as d on d.run_id = l.run_id and d.device_id = l.device_id
 where l.run_id = $run and l.phase is not distinct from $phase and d.core is distinct from 'sparsecore'
@@ -92,11 +93,18 @@ def evidence(source: Source, run_id: str, split: Split, part: Part) -> str:
 def _say_late(row: dict[str, Any], split: Split, part: Part) -> str:
     if not row["launches"]:
         return ""
-    if row["gap_ps"] * row["launches"] < part.time_ps / 2:
+    if row["gap_ps"] < part.time_ps / 2:
         return "most of it lies inside launches, not between them"
-    if row["late_ps"] is not None and row["late_ps"] >= row["gap_ps"] / 2:
-        return f"the host is late by {duration(row['late_ps'])} a launch"
-    said = f"a launch starts {duration(row['gap_ps'])} after the one before has ended"
+    of_steps = (
+        row["launches"] > split.device_steps
+    )  # most launches of a step follow another closely
+    each, count = ("step", split.device_steps) if of_steps else ("launch", row["launches"])
+    if row["late_ps"] is not None and row["late_ps"] >= row["enqueued_gap_ps"] / 2:
+        return f"the host is late by {duration(row['late_ps'] / count)} a {each}"
+    gap = duration(row["gap_ps"] / count)
+    said = f"a launch starts {gap} after the one before has ended"
+    if of_steps:
+        said = f"the gaps before the launches of a step add up to {gap}"
     if row["late_ps"] is None:
         return f"{said}; the trace does not say when the host enqueued it"
     return f"{said}, and the host had enqueued most of them in time"

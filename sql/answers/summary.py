@@ -211,7 +211,7 @@ def _nothing(split: Split, part: Part) -> str:
 def find_losses(
     split: Split, prefill: Split | None = None, behind: Callable[[Split, Part], str] = _nothing
 ) -> tuple[Finding, ...]:
-    """The largest parts of a step that are not compute, then of a prefill; at most three in all.
+    """The largest parts of steps and prefills that are not compute: the steps' largest first, at most three.
 
     Args:
         split: of the steps.
@@ -219,8 +219,10 @@ def find_losses(
         behind: says more about a part of a split.
     """
     lost = [(split, part) for part in _losses(split)]
+    rest = lost[1:]
     if prefill is not None and split.phase != "prefill":
-        lost += [(prefill, part) for part in _losses(prefill)]
+        rest += [(prefill, part) for part in _losses(prefill)]
+    lost = lost[:1] + sorted(rest, key=lambda each: -each[1].time_ps)
     return tuple(_finding(of, part, behind(of, part)) for of, part in lost[:MOST_FINDINGS])
 
 
