@@ -18,6 +18,7 @@ _OUT_OF_MEMORY = (
     "bad_alloc",
     "MemoryError",
     "Cannot allocate memory",
+    "mmap error: 12",
     "failed to map segment",
     "Memory allocation still failed",
 )

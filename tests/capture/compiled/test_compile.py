@@ -189,6 +189,18 @@ def test_a_child_that_hangs_or_fails_is_one_line(tmp_path):
         run_child(("no-python",), b"", log, ChildLimits(), {})
 
 
+def test_an_allocator_that_dies_of_its_limit_is_named(tmp_path):
+    """Words of libtpu's allocator: it ends its process by a signal."""
+    words = "F1201 03:57:25.550047 29358 low_level_alloc.cc:619] RAW: mmap error: 12"
+    dying = (
+        sys.executable,
+        "-c",
+        f"import os; os.write(2, b'{words}\\n'); os.kill(os.getpid(), 11)",
+    )
+    with pytest.raises(CaptureError, match="it needs more than 16 GiB of memory; raise --memory"):
+        run_child(dying, b"", tmp_path / "child.log", ChildLimits(), {})
+
+
 def test_a_python_without_compiler_is_named(tmp_path):
     """It says what to install."""
     bare = tmp_path / "bare"
