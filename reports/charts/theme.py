@@ -48,6 +48,7 @@ _LEGEND_LOOK = {
     "symbolType": "square",
     "symbolOpacity": 1,
     "symbolFillColor": INK,
+    "symbolStrokeColor": INK,
     "symbolStrokeWidth": 0,
     "columnPadding": 16,
     "padding": 4,
@@ -65,7 +66,11 @@ CONFIG: dict[str, object] = {
 
 
 def colour(
-    field: str, colours: Mapping[str, str], title: str | None = None, column_width: int = 150
+    field: str,
+    colours: Mapping[str, str],
+    title: str | None = None,
+    column_width: int = 150,
+    hollow: bool = False,
 ) -> alt.Color:
     """A colour channel with fixed colours and a legend that wraps to the width of the chart.
 
@@ -74,23 +79,33 @@ def colour(
         colours: category -> colour, in the order of the legend.
         title: of the legend.
         column_width: least px of an entry.
+        hollow: its marks are outlines.
     """
     return alt.Color(
         field,
         type="nominal",
         scale=alt.Scale(domain=list(colours), range=list(colours.values())),
-        legend=alt.Legend(title=title, columns=legend_columns(column_width, colours)),
+        legend=_legend(title, column_width, colours, hollow),
     )
 
 
-def shape(field: str, shapes: Mapping[str, str], title: str, column_width: int) -> alt.Shape:
+def shape(
+    field: str, shapes: Mapping[str, str], title: str, column_width: int, hollow: bool = False
+) -> alt.Shape:
     """A shape channel with fixed shapes; else as `colour`."""
     return alt.Shape(
         field,
         type="nominal",
         scale=alt.Scale(domain=list(shapes), range=list(shapes.values())),
-        legend=alt.Legend(title=title, columns=legend_columns(column_width, shapes)),
+        legend=_legend(title, column_width, shapes, hollow),
     )
+
+
+def _legend(
+    title: str | None, column_width: int, entries: Iterable[str], hollow: bool
+) -> alt.Legend:
+    outline = {"symbolStrokeWidth": 2, "symbolFillColor": "transparent"} if hollow else {}
+    return alt.Legend(title=title, columns=legend_columns(column_width, entries), **outline)
 
 
 def legend_columns(column_width: int, entries: Iterable[str] = ()) -> alt.ExprRef:

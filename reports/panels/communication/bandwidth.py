@@ -103,13 +103,14 @@ def bandwidth_chart(rows: pl.DataFrame, measure: str) -> alt.Chart:
     )
     x = alt.X("payload_bytes:Q", **size_log(data["payload_bytes"], "Payload"))
     y = alt.Y("p50:Q", title=f"{name} ({speed.symbol})", scale=alt.Scale(zero=True))
-    color = colour("axis", axis_colours(rows["axis"]), "Axis", 110)
-    shapes = shape("kind", kind_shapes(rows["kind"]), "Kind", 160)
+    color = colour("axis", axis_colours(rows["axis"]), "Axis", 110, hollow=True)
+    shapes = shape("kind", kind_shapes(rows["kind"]), "Kind", 160, hollow=True)
     base = alt.Chart(inline(data))
     spread = base.mark_rule(strokeWidth=2, opacity=0.5).encode(
         x=x, y=alt.Y("p05:Q"), y2="p95", color=color
     )
-    points = base.mark_point(filled=True, size=90, opacity=0.9).encode(
+    # Outlines: an all-gather and a reduce-scatter of one size often lie on each other.
+    points = base.mark_point(filled=False, size=90, strokeWidth=2, opacity=1).encode(
         x=x, y=y, color=color, shape=shapes, tooltip=_tooltip(measure)
     )
     layers = [spread, points]

@@ -83,13 +83,14 @@ def duration_chart(rows: pl.DataFrame) -> alt.Chart:
     x = alt.X("size_bytes:Q", **size_log(data["size_bytes"], "Payload"))
     times = time_log([*data["p50_s"], *data["p99_s"]], "Time in flight")
     y = alt.Y("p50_s:Q", **times)
-    color = colour("axis", axis_colours(rows["axis"]), "Axis", 110)
-    shapes = shape("kind", kind_shapes(rows["kind"]), "Kind", 160)
+    color = colour("axis", axis_colours(rows["axis"]), "Axis", 110, hollow=True)
+    shapes = shape("kind", kind_shapes(rows["kind"]), "Kind", 160, hollow=True)
     base = alt.Chart(inline(data))
     tail = base.mark_rule(strokeWidth=2, opacity=0.5).encode(
         x=x, y=alt.Y("p50_s:Q", **times), y2="p99_s", color=color
     )
-    points = base.mark_point(filled=True, size=90, opacity=0.9).encode(
+    # Outlines: an all-gather and a reduce-scatter of one size often lie on each other.
+    points = base.mark_point(filled=False, size=90, strokeWidth=2, opacity=1).encode(
         x=x, y=y, color=color, shape=shapes, tooltip=_tooltip()
     )
     return finish(alt.layer(tail, points), "Time in flight against payload", 260)
