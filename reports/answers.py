@@ -14,6 +14,7 @@ from xlahouse.reports.panels.runs.versus import op_rows, versus_panel
 from xlahouse.reports.site_page import Link
 from xlahouse.sql.answers.differences import SQL as DIFFERENCES_SQL
 from xlahouse.sql.answers.differences import step_differences
+from xlahouse.sql.answers.memory import memory_text
 from xlahouse.sql.answers.split import AXES_SQL, PREFILL_SQL, TIME_SQL, WAITS_SQL
 from xlahouse.sql.answers.summary import Summary, summarize_run
 
@@ -63,6 +64,11 @@ def shown_findings(summary: Summary, links: Sequence[Link]) -> list[ShownFinding
         href = f"{file}#{finding.panel}" if file else ""
         found.append(ShownFinding(finding.text, finding.lever, finding.page, href, finding.view))
     return found
+
+
+def shown_memory(summary: Summary) -> str:
+    """The most of a device's memory that the run took; empty where the trace does not say."""
+    return memory_text(summary.memory) if summary.memory else ""
 
 
 def read_versus(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from xlahouse.sql.answers.evidence import Source
+from xlahouse.sql.answers.words import amount
 
 NOTHING_RAN = "its programs were compiled and did not run"
 _SQL = """
@@ -39,19 +40,11 @@ def compiled_verdict(source: Source, row: dict[str, Any], why: str | None) -> st
 def _needs(program: dict[str, Any]) -> str:
     """A sentence on a program's memory and on what it sends."""
     phase, of = program["phase"], program["device_bytes"]
-    text = f"The {phase} needs {_bytes(program['needed_bytes'])} of a device"
+    text = f"The {phase} needs {amount(program['needed_bytes'])} of a device"
     if of is not None:
         fits = "fits" if program["fits"] else "does not fit"
-        text += f"'s {_bytes(of)} of HBM: it {fits}"
+        text += f"'s {amount(of)} of HBM: it {fits}"
     collectives, sent = program["collectives"], program["wire_bytes"]
     if collectives is None or sent is None:
         return f"{text}."
-    return f"{text}; a device sends {_bytes(sent)} in {collectives:,.0f} collectives."
-
-
-def _bytes(count: float) -> str:
-    """Such as `12.3 GB`."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= factor:
-            return f"{count / factor:.3g} {unit}"
-    return f"{count:,.0f} B"
+    return f"{text}; a device sends {amount(sent)} in {collectives:,.0f} collectives."

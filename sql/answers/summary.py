@@ -12,6 +12,7 @@ from xlahouse.sql.answers.compiled import NOTHING_RAN, compiled_verdict
 from xlahouse.sql.answers.evidence import Source, evidence
 from xlahouse.sql.answers.launched import launched
 from xlahouse.sql.answers.losses import COMPUTE, COMPUTE_LEVER, COMPUTE_VIEW, LOSSES
+from xlahouse.sql.answers.memory import Memory, most_memory
 from xlahouse.sql.answers.split import (
     AXES_SQL,
     PREFILL_SQL,
@@ -123,7 +124,8 @@ class Summary:
     why_no_prefill: str | None  # None where there is one
     ttft: Latency  # time to first token
     tpot: Latency  # time per output token
-    findings: tuple[Finding, ...]  # the largest share first, three at most
+    memory: Memory | None  # None: neither an allocator nor a program says it
+    findings: tuple[Finding, ...]  # the steps' largest first, three at most
     data: tuple[DataFinding, ...]  # the worst first
     notes: tuple[str, ...]  # a sentence each
 
@@ -184,6 +186,7 @@ def summarize_run(source: Source, run_id: str) -> Summary:
         None if prefill else reasons or _why_no_latency(row, "ttft_s"),
         _of_server(served, "ttft") or _latency(row, "ttft_s", reasons),
         _of_server(served, "tpot") or _latency(row, "tpot_s", reasons),
+        most_memory(source, run_id),
         findings,
         data,
         _notes(row, _about(source, run_id, phase), split, prefill, source.root),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from xlahouse.capture.commands import located
 from xlahouse.capture.words import NO_OPS, plural
+from xlahouse.sql.answers.memory import NO_MEMORY, memory_text
 from xlahouse.sql.answers.split import Part, Split
 from xlahouse.sql.answers.summary import Latency, Summary
 from xlahouse.sql.answers.words import duration, unit_of
@@ -32,6 +33,8 @@ def summary_lines(found: Summary, warehouse: str) -> Iterator[str]:
     yield ""
     yield _latency_line("TTFT", found.ttft)
     yield _latency_line("TPOT", found.tpot)
+    memory = memory_text(found.memory) if found.memory else f"not known, because: {NO_MEMORY}"
+    yield visible(f"memory: {memory}")
     for place, finding in enumerate(found.findings, start=1):
         yield ""
         yield visible(f"{place}. {finding.text}")

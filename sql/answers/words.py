@@ -1,4 +1,4 @@
-"""Shares, durations and parts of a step's time as words."""
+"""Shares, durations, bytes and parts of a step's time as words."""
 
 from __future__ import annotations
 
@@ -27,6 +27,14 @@ def duration(time_ps: float) -> str:
     """Picoseconds -> `12.3 ms`."""
     unit, factor = unit_of(time_ps)
     return f"{time_ps / factor:.3g} {unit}"
+
+
+def amount(count: float) -> str:
+    """Bytes -> `12.3 GB`."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= factor:
+            return f"{count / factor:.3g} {unit}"
+    return f"{count:,.0f} B"
 
 
 def mean_step(split: Split) -> str:

@@ -11,7 +11,7 @@ from xlahouse.reports.charts.columns import (
 )
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.panel import Figure, Panel
-from xlahouse.reports.charts.units import plural, show_bytes, show_ratio
+from xlahouse.reports.charts.units import plural
 
 SQL = """
 with measured as (
@@ -48,7 +48,7 @@ COLUMNS = (
 
 
 def figures(rows: pl.DataFrame, facts: PageFacts) -> list[Figure]:
-    """None: the table is short, and its first line is the answer."""
+    """None: the table is short, and the line above the headline is the answer."""
     return []
 
 
@@ -59,21 +59,6 @@ def coverage(rows: pl.DataFrame, facts: PageFacts) -> str:
         plural(kinds.count(kind), kind) for kind in ("allocator", "program") if kind in kinds
     ]
     return f"{', '.join(counted)}."
-
-
-def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
-    """Whether it fits, from the largest row; a program's need is not a measurement."""
-    known = rows.drop_nulls("bytes")
-    if known.is_empty():
-        return []
-    most = known.sort("bytes", descending=True).row(0, named=True)
-    amount = show_bytes(most["bytes"])
-    allocator = most["source"] == "allocator"
-    said = f"{most['name']} held {amount}" if allocator else f"{most['name']} needs {amount}"
-    if most["used_ratio"] is None:
-        return [f"{said}; the HBM of this kind of device is not in the shipped table."]
-    free = show_bytes(max(most["device_bytes"] - most["bytes"], 0))
-    return [f"{said}, {show_ratio(most['used_ratio'])} of a device's HBM; {free} are free."]
 
 
 def why_empty(facts: PageFacts) -> str:
@@ -94,5 +79,4 @@ PANEL: Panel[PageFacts] = Panel(
     figures=figures,
     coverage=coverage,
     why_empty=why_empty,
-    notes=notes,
 )

@@ -36,18 +36,12 @@ def test_the_most_of_each_against_a_device():
         ("program", "step", None, 4 * GIB, 0.125),
     ]
     section = filled(store, memory.PANEL, "r")
-    assert [note.replace("\u00a0", " ") for note in section.notes] == [
-        "TPU_3_hbm held 25.8 GB, 75.0 % of a device's HBM; 8.59 GB are free."
-    ]
     assert section.coverage == "1 allocator, 1 program."
 
 
 def test_a_kind_that_is_not_known_has_no_share():
     store = store_of("GPU", memory_timeline_v2=[], program_memory_v1=PROGRAMS)
     assert rows_of(store, memory.PANEL, "r")["used_ratio"].to_list() == [None]
-    assert filled(store, memory.PANEL, "r").notes[0].replace("\u00a0", " ") == (
-        "step needs 4.29 GB; the HBM of this kind of device is not in the shipped table."
-    )
 
 
 def test_without_sources_it_says_what_to_do():
