@@ -70,8 +70,10 @@ def unbroken(text: str) -> str:
 
 
 def coded(text: str) -> Markup:
-    """Escaped text whose commands, between backquotes, are code."""
-    return Markup(_CODE.sub(_AS_CODE, str(escape(text))))
+    """Escaped text whose commands, between backquotes, are code; its units stay with their numbers."""
+    parts = str(escape(text)).split("`")
+    parts[::2] = map(unbroken, parts[::2])  # outside commands, which are copied
+    return Markup(_CODE.sub(_AS_CODE, "`".join(parts)))
 
 
 def page_script() -> str:

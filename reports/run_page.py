@@ -139,7 +139,7 @@ def _filled(facts: PageFacts, text: str) -> str:
 
 def _banners(facts: PageFacts) -> list[Banner]:
     if facts.compiled:
-        return [Banner(COMPILED_BANNER, _WHY_COMPILED)]
+        return [Banner(COMPILED_BANNER.format(steps=facts.compiled_steps), _WHY_COMPILED)]
     found = [Banner(VIRTUAL_BANNER, _WHY_VIRTUAL)] if facts.inferred else []
     if facts.predicted:
         why = f"A replay of {facts.parent} with {facts.row['change']}. {_WHY_PREDICTED}"

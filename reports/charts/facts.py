@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]  # column -> value
 
 VIRTUAL_BANNER = "virtual devices: structure valid, times not"
-COMPILED_BANNER = "compiled: programs of one prefill and one decode step; nothing ran"
+COMPILED_BANNER = "compiled: {steps}; nothing ran"
 PREDICTED_BANNER = "predicted: not validated on hardware"
 COMPARED_BANNER = "predicted: no time of the run was measured"  # but runs of what it predicts were
+
+_COMPILED_STEPS = {"prefill": "one prefill", "decode": "one decode step"}
 
 # Measured runs of what each prediction is about.
 _COMPARED_SQL = """
@@ -89,6 +91,11 @@ with device_facts as (
     select run_id, count(*) as collectives
     from collectives
     group by run_id
+), program_facts as (
+    select run_id, list(distinct phase order by phase desc) as compiled_phases
+    from programs
+    where phase is not null
+    group by run_id
 ), parents as (
     select run_id as parent_run_id, name as parent_name
     from runs
@@ -102,6 +109,7 @@ select
     mesh_text,
     host_step,
     places,
+    compiled_phases,
     coalesce(named_devices, 0) as named_devices,
     coalesce(traced_devices, 0) as traced_devices,
     coalesce(inferred, false) as inferred,
@@ -121,6 +129,7 @@ left join place_facts using (run_id)
 left join issue_facts using (run_id)
 left join event_facts using (run_id)
 left join collective_facts using (run_id)
+left join program_facts using (run_id)
 left join parents using (parent_run_id)
 order by name, captured_at, run_id
 """
@@ -201,12 +210,19 @@ class PageFacts:
         }
         return named if len(set(named.values())) > 1 else {}
 
+    @property
+    def compiled_steps(self) -> str:
+        """The steps whose programs a compiled run has."""
+        phases = self.row["compiled_phases"] or ()
+        steps = [_COMPILED_STEPS.get(phase, phase) for phase in phases]
+        return " and ".join(steps) or "no program"
+
     def covered(self) -> str:
         """How much of the run is in the warehouse at all, for the end of a coverage sentence."""
         row = self.row
         if self.compiled:
             devices = plural(row["named_devices"], "device")
-            return f"of one prefill and one decode step, compiled for {devices}."
+            return f"{self.compiled_steps}, compiled for {devices}."
         devices = f"{row['traced_devices']:,} of {plural(row['named_devices'], 'device')} traced"
         events = f"{row['events_rejected']:,} of {plural(row['events_read'], 'event')} rejected"
         status = (

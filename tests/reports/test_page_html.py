@@ -58,6 +58,7 @@ def test_commands_between_backquotes_are_code_and_stay_text():
     assert coded("use `set <x>`, not `y`") == "use <code>set &lt;x&gt;</code>, not <code>y</code>"
     assert breakable("`a/b`") == "<code>a/<wbr>b</code>"
     assert coded("one ` alone") == "one ` alone"
+    assert coded("784 ms; `sleep 5 s`") == "784\u00a0ms; <code>sleep 5 s</code>"
 
 
 def section_of(rows, columns=3, **chosen):
