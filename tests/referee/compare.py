@@ -1,21 +1,17 @@
-"""Ingests a drawn run, asks the views, and says where they differ from the truth."""
+"""Compares what views say of a drawn run with its truth, and says where they differ."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tests.referee.answers import Key, Rows
 from tests.referee.answers_time import TimeAnswers
 from tests.referee.judge import AMBIGUOUS, KNOWN, ONE, UNCONNECTED, judge
 from tests.referee.truth import Launch, Truth
-from tests.referee.writing import LEAD, write
-from xlahouse.ingest.run import ingest_paths
-from xlahouse.sql import Warehouse
-from xlahouse.sql.check.audits import shared_views
+from tests.referee.writing import LEAD
 
 STATES = {"aligned": KNOWN, "ambiguous": AMBIGUOUS, "unconnected": UNCONNECTED}
 CODES = {AMBIGUOUS: "clocks_ambiguous", UNCONNECTED: "clocks_unconnected"}
@@ -44,15 +40,16 @@ class Difference:
 
 @dataclass
 class Referee:
-    """One run: its truth, the right answers, what the warehouse says."""
+    """One run: its truth, the right answers, what the warehouse says (a relation's rows of a run)."""
 
     truth: Truth
-    house: Warehouse
+    asked: Callable[[str, str], Product]
+    run_id: str
     differences: list[Difference] = field(default_factory=list)
 
     def rows(self, relation: str) -> Product:
         """All rows of a table or view."""
-        return self.house.query(f"SELECT * FROM {relation}").dicts()
+        return self.asked(relation, self.run_id)
 
     def differ(self, text: str, departure: str = "") -> None:
         """Note a difference."""
@@ -329,14 +326,6 @@ def _few(found: dict) -> str:
 
 def _short(row: dict | None) -> dict:
     return {k: v for k, v in (row or {}).items() if v is not None and k != "run_id"}
-
-
-def differences(truth: Truth, folder: Path) -> list[Difference]:
-    """Write, ingest and compare a run."""
-    write(truth, folder / "traces")
-    ingest_paths([str(folder / "traces")], str(folder / "w"), workers=1)
-    with Warehouse(str(folder / "w")) as whole, whole.keeping(shared_views()) as house:
-        return Referee(truth, house).run()
 
 
 def unknown(found: list[Difference]) -> list[Difference]:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.layers import seeds
-from tests.referee.compare import differences, lines, unknown
+from tests.referee.asking import differences
+from tests.referee.compare import lines, unknown
 from tests.referee.draw import draw
 from tests.referee.spans import pieces
 from xlahouse.sql import Warehouse
