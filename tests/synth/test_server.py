@@ -189,13 +189,16 @@ def test_a_summary_adds_up_the_steps(served):
     engines, warehouse = served
     steps = [(engine, engine.steps[place]) for engine in engines for place in engine.marked]
     tokens = sum(r.tokens(step.place)[0] for _, step in steps for r in step.requests)
-    wall = max(step.ran[1] for _, step in steps) - min(step.start_ps for _, step in steps)
+    wall = (max(step.ran[1] for _, step in steps) - min(step.start_ps for _, step in steps)) / 1e12
     sql = "select steps, most_requests, mean_requests, wall_s, tokens_per_s, prefill_steps, decode_steps,"
     sql += " mixed_steps, prefill_least_ratio, prefill_most_ratio from serving_summary"
     (found,) = warehouse.query(sql).rows
     counts = [len(step.requests) for _, step in steps]
     assert found[:2] == (len(steps), max(counts))
-    assert found[2:5] == pytest.approx((mean(counts), wall / 1e12, tokens / (wall / 1e12)))
+    assert found[2] == pytest.approx(mean(counts))
+    # Nothing connects the clocks of two engines.
+    times = (wall, tokens / wall) if len(engines) == 1 else (None, None)
+    assert found[3:5] == pytest.approx(times)
     prompts = sum(r.tokens(step.place)[1] for _, step in steps for r in step.requests) / tokens
     assert found[8] <= prompts + 1e-12
     assert found[9] >= prompts - 1e-12

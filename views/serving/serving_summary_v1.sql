@@ -1,7 +1,8 @@
 -- one row per run of a server
 -- Throughput, latencies and the limits that a user sets (`xlahouse set limits RUN ttft=0.5,tpot=0.05`).
--- Times are from the start of the first step's marker to the end of the last step. Medians of an even number
--- are the mean of the two middle values; other percentiles are the value of row ceil(p n). A request is judged
+-- Times are from the start of the first step's marker to the end of the last step; NULL, with wall_problem, where
+-- the trace lacks that end, or steps are of clocks that cannot be compared. Medians of an even number are the
+-- mean of the two middle values; other percentiles are the value of row ceil(p n). A request is judged
 -- where every limit that is set can be compared with it: one of a single output token has no TPOT to
 -- compare. It is good if it exceeds none. Requests during which a host compiled, or a warm-up ran, are
 -- left out of everything about requests.
@@ -15,7 +16,6 @@ with passes as (
         sum(tokens) as tokens,
         avg(cast(requests as double)) as mean_requests,
         max(requests) as most_requests,
-        cast(max(end_ps) - min(start_ps) as double) / 1e12 as wall_s,
         cast(sum(host_gap_ps) as double)
             / nullif(sum(case when host_gap_ps is not null then all_period_ps end), 0)
             as host_bound_ratio,
@@ -23,6 +23,44 @@ with passes as (
         cast(sum(most_prompt_tokens) as double) / nullif(sum(tokens), 0) as most_ratio
     from _server_pass_v1
     group by run_id
+),
+
+ambiguous as (
+    select run_id
+    from clocks
+    where state = 'ambiguous'
+    group by run_id
+),
+
+spans as (
+    select
+        run_id,
+        min(start_ps) as start_ps,
+        max(end_ps) as end_ps,
+        max(start_ps) as last_start_ps,
+        max(case when end_ps is null then start_ps end) as last_lost_ps,
+        count(clock_group) = count(*) and min(clock_group) = max(clock_group) as has_one_clock
+    from _server_time_v1
+    group by run_id
+),
+
+judged_spans as (
+    select
+        s.run_id, s.start_ps, s.end_ps,
+        case
+            when a.run_id is not null or not s.has_one_clock
+                then 'the clocks of devices and hosts cannot be compared'
+            when s.last_lost_ps = s.last_start_ps then 'the trace lacks the ops of the last step'
+        end as wall_problem
+    from spans as s
+    left join ambiguous as a on a.run_id = s.run_id
+),
+
+walls as (
+    select
+        run_id, wall_problem,
+        cast(case when wall_problem is null then end_ps - start_ps end as double) / 1e12 as wall_s
+    from judged_spans
 ),
 
 requests as (
@@ -94,11 +132,13 @@ select
     -- most requests in a step
     p.most_requests,
     -- from the start of the first step's marker to the end of the last step
-    p.wall_s,
+    w.wall_s,
+    -- why that time, and rates over it, are not known; NULL where they are
+    w.wall_problem,
     -- tokens of all steps, those of prompts included, over that time
-    cast(p.tokens as double) / nullif(p.wall_s, 0) as tokens_per_s,
+    cast(p.tokens as double) / nullif(w.wall_s, 0) as tokens_per_s,
     -- output tokens of all requests over that time; NULL where those of a request are not known
-    cast(l.output_tokens as double) / nullif(p.wall_s, 0) as output_tokens_per_s,
+    cast(l.output_tokens as double) / nullif(w.wall_s, 0) as output_tokens_per_s,
     -- least share of all tokens that may be of prompts: tokens of unknown kind count as none
     p.least_ratio as prefill_least_ratio,
     -- most share of all tokens that may be of prompts: tokens of unknown kind count as all
@@ -145,8 +185,9 @@ select
     -- of these, the ones that exceed none
     cast(l.good as bigint) as good_requests,
     -- good requests over the time of all steps: goodput
-    cast(l.good as double) / nullif(p.wall_s, 0) as good_requests_per_s,
+    cast(l.good as double) / nullif(w.wall_s, 0) as good_requests_per_s,
     -- good requests / judged requests
     cast(l.good as double) / nullif(l.judged, 0) as good_ratio
 from passes as p
+left join walls as w on w.run_id = p.run_id
 left join latencies as l on l.run_id = p.run_id

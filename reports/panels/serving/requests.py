@@ -17,7 +17,8 @@ SQL = """
 select
     l.request, r.request_id, l.queue_s, l.ttft_s, l.request_ttft_s, l.tpot_s, l.e2e_s, l.output_tokens,
     l.reason, s.ttft_limit_s, s.tpot_limit_s, s.judged_requests, s.good_requests, s.good_ratio,
-    s.good_requests_per_s, s.tokens_per_s, s.output_tokens_per_s, s.host_bound_ratio, s.mean_requests,
+    s.good_requests_per_s, s.tokens_per_s, s.output_tokens_per_s, s.wall_problem, s.host_bound_ratio,
+    s.mean_requests,
     s.p50_ttft_s, s.p90_ttft_s, s.p99_ttft_s, s.p50_tpot_s, s.p90_tpot_s, s.p99_tpot_s, s.p50_queue_s,
     s.prefill_least_ratio, s.prefill_most_ratio, s.profile
 from latency_v3 as l
@@ -116,10 +117,10 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     run = rows.row(0, named=True)
     rate = run["output_tokens_per_s"]
     counted = f", {show_factor(rate)} output tokens/s" if rate is not None else ""
-    found = [
-        f"{show_factor(run['tokens_per_s'])} tokens/s, prompts included{counted}; "
-        f"{show_factor(run['mean_requests'])} requests in a step on average."
-    ]
+    told = f"{show_factor(run['tokens_per_s'])} tokens/s, prompts included{counted}"
+    if run["wall_problem"] is not None:
+        told = f"Tokens/s are not known: {run['wall_problem']}"
+    found = [f"{told}; {show_factor(run['mean_requests'])} requests in a step on average."]
     if run["profile"] is not None:
         least, most = (show_ratio(run[f"prefill_{bound}_ratio"]) for bound in ("least", "most"))
         share = least if least == most else f"{least} to {most}"

@@ -149,6 +149,16 @@ def test_without_markers_of_requests_ttft_has_no_queue():
     assert "30.0\xa0% of the tokens are of prompts." in section.notes
 
 
+def test_a_rate_that_is_not_known_has_its_reason():
+    lost = summary(tokens_per_s=None, wall_problem="the trace lacks the ops of the last step")
+    store = store_of(latency_v3=[latency(0, 0.1, 0.01)], serving_summary_v1=[lost])
+    section = filled(store, requests.PANEL, "r")
+    assert section.notes[0] == (
+        "Tokens/s are not known: the trace lacks the ops of the last step; 2.50 requests in a step on "
+        "average."
+    )
+
+
 @pytest.mark.parametrize(
     ("limits", "note"),
     [

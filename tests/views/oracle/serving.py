@@ -283,8 +283,10 @@ def good(row: Row, limits: Row) -> bool | None:
 def serving_summary(run: Run) -> Iterator[Row]:
     """Rates of a run, percentiles over its requests, and how many keep the limits."""
     rows, requests = passes(run), list(served_requests(run))
+    latest = max(row["start_ps"] for row in rows)
+    is_lost = any(row["end_ps"] is None for row in rows if row["start_ps"] == latest)
     known = [row["end_ps"] for row in rows if row["end_ps"] is not None]
-    wall = (max(known) - min(row["start_ps"] for row in rows)) / SECOND if known else None
+    wall = None if is_lost else (max(known) - min(row["start_ps"] for row in rows)) / SECOND
     tokens = sum(row["tokens"] for row in rows)
     settings = run.rows("run_settings")
     limits = settings[0]["limits"] if settings else {}
@@ -301,6 +303,7 @@ def serving_summary(run: Run) -> Iterator[Row]:
         "mean_requests": mean([row["requests"] for row in rows]),
         "most_requests": max(row["requests"] for row in rows),
         "wall_s": wall,
+        "wall_problem": "the trace lacks the ops of the last step" if is_lost else None,
         "tokens_per_s": ratio(tokens, wall),
         "output_tokens_per_s": ratio(total(row["output_tokens"] for row in requests), wall),
         "prefill_least_ratio": sum(row["least_prompt_tokens"] for row in rows) / tokens,
