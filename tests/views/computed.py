@@ -38,13 +38,31 @@ class Computed:
         return [view.name for view in shipped().closure({name})[1]]
 
     def with_(self, name: str) -> str:
-        """The WITH of a view's query: the view itself and pairs below it, which are not kept as tables."""
+        """The WITH of a view's query: the view itself and pairs below it, which are not kept as tables.
+
+        Pairs see the runs of their view's own cases alone: all others pair with each other for nothing.
+        """
+        below = self.below(name)
         parts = [
             f"{each} as (\n{self.sql[each]}\n)"
-            for each in self.below(name)
+            for each in below
             if each == name or each in self.pairs
         ]
+        if name in self.pairs:
+            parts = [*self._own(name, below), *parts]
         return f"with {', '.join(parts)}"
+
+    def _own(self, name: str, below: list[str]) -> list[str]:
+        """The relations that pairs read, with the rows of a view's own cases."""
+        ours = ", ".join(
+            f"'{number}'" for number, case in enumerate(self._cases) if case.view == name
+        )
+        paired = [shipped().views[each] for each in below if each in self.pairs]
+        read = {each for view in paired for each in view.dependencies} - self.pairs
+        return [
+            f"{each} as (select * from {each} where split_part(run_id, '-', 1) in ({ours}))"
+            for each in sorted(read)
+        ]
 
     def keep(self, name: str) -> None:
         """Compute a view and those below it, where that is not done yet."""

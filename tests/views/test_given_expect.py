@@ -15,8 +15,6 @@ from xlahouse.sql.library import shipped
 
 pytestmark = pytest.mark.xdist_group("cases")
 CASES = sorted({path.stem for path in FOLDER.rglob("*_v*.yaml")})
-# It pairs all runs: those of all views' cases take as long as half of the other views together.
-ALONE = {"traffic_compatibility_v1"}
 SQL = {name: view.sql for name, view in shipped().views.items()}
 
 
@@ -29,8 +27,6 @@ def computed() -> Computed:
 @pytest.mark.parametrize("view", CASES)
 def test_view(view: str, computed: Computed) -> None:
     """A view is computed once for all cases, whose runs may not mix."""
-    if view in ALONE:
-        computed = Computed([case for case in cases() if case.view == view], SQL)
     computed.keep(view)
     found = computed.rows(view)
     check_each("cases", {case.name: partial(_check, case, rows) for case, rows in found})
