@@ -221,10 +221,7 @@ TIME_AUDITS = (
             from exposed_collective_v1 group by run_id, phase
         ),
         steps as (
-            select run_id, phase, sum(exposed_ps) as exposed_ps
-            from device_time_v1
-            where core is distinct from 'sparsecore'
-            group by run_id, phase
+            select run_id, phase, exposed_ps from comm_compute_v2
         )
         select s.run_id, s.phase, s.exposed_ps, o.exposed_ps as of_collectives_ps, o.longer
         from steps as s

@@ -3,13 +3,20 @@
 -- comes from: its scope or else its source line, opcode, shape and kernel, so that renumbered names
 -- do not matter. Its time is its part of the step (ops.attributed_ps); idle and between (the time
 -- before a window) are parts of their own, so that the parts of a phase add up to its periods.
--- Phases are those of steps; ops outside steps, control ops and SparseCores are left out.
-with device_passes as (
+-- Phases are those of steps; ops outside steps, control ops, SparseCores, and devices without steps beside
+-- ones with steps, are left out.
+with timed as (
+    select *, max(step) over (partition by run_id) as last_step
+    from device_time_v1
+    where coalesce(core, 'none') <> 'sparsecore'
+),
+
+device_passes as (
     select
         run_id, device_id, request, step, phase, idle_ps,
         period_ps - window_ps as between_ps
-    from device_time_v1
-    where coalesce(core, 'none') <> 'sparsecore'
+    from timed
+    where step is not null or last_step is null
 ),
 
 passes as (

@@ -6,14 +6,20 @@
 -- all steps in it. A transfer is of the step that it started in, spread evenly over its time in
 -- flight; what lies outside its step's period is left out. One that ends on an edge of a bin is in
 -- the bin before it, one without length in the bin that starts there. Every axis that sends in a
--- phase has all bins. NULL in bins in which a transfer of unknown bytes is in flight. SparseCores, and
--- steps whose period is not known or 0, have no rows.
-with periods as (
+-- phase has all bins. NULL in bins in which a transfer of unknown bytes is in flight. SparseCores, devices
+-- without steps beside ones with steps, and steps whose period is not known or 0, have no rows.
+with timed as (
+    select *, max(step) over (partition by run_id) as last_step
+    from device_time_v1
+    where core is distinct from 'sparsecore'
+),
+
+periods as (
     select
         run_id, device_id, request, step, phase, period_ps,
         start_ps + window_ps - period_ps as begin_ps
-    from device_time_v1
-    where period_ps > 0 and core is distinct from 'sparsecore'
+    from timed
+    where period_ps > 0 and (step is not null or last_step is null)
 ),
 
 ranked as (

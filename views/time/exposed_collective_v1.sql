@@ -1,23 +1,28 @@
 -- one row per run, phase, axis, kind, layer, component and name of collective
 -- Which collectives keep devices from computing. An instant of a step's window in which collectives
 -- are in flight and no compute op runs belongs in equal parts to the collectives then in flight, so
--- that exposed_ps adds up to that of device_time over the phase's steps; SparseCores are left out,
--- as in comm_compute. A collective is of the step that it started in, its phase is that step's
+-- that exposed_ps adds up to that of device_time over the phase's steps; SparseCores, and devices without
+-- steps beside ones with steps, are left out, as in comm_compute. A collective is of the step that it started in, its phase is that step's
 -- window's, and it is cut at the window's start and end. One that only touches another, a compute op
 -- or the window's end shares no time with it; one of no length is counted and has no time. Ops whose
 -- other half (start or done) is missing are not a collective: their exposed time is a row with op, axis
 -- and kind NULL and a count of 0. Programs that name a collective alike share its row. In a run predicted
 -- over optical circuits, table circuit_waits has what of this time its collectives wait for circuits.
-with windows as (
-    select run_id, device_id, request, step, phase, window_key, start_ps, end_ps, overlapped_ps
+with placed as (
+    select *, max(step) over (partition by run_id) as last_step
     from _step_window_v1
     where core is distinct from 'sparsecore'
 ),
 
+windows as (
+    select run_id, device_id, request, step, phase, window_key, start_ps, end_ps, overlapped_ps
+    from placed
+    where step is not null or last_step is null
+),
+
 flights as (
     select
-        w.run_id, w.phase, w.window_key, w.overlapped_ps, c.axis, c.kind, c.layer, c.component,
-        c.op,
+        w.run_id, w.phase, w.window_key, c.axis, c.kind, c.layer, c.component, c.op,
         least(greatest(c.start_ps, w.start_ps), w.end_ps) as start_ps,
         greatest(least(c.start_ps + c.duration_ps, w.end_ps), w.start_ps) as end_ps
     from _collective_wire_v1 as c
@@ -26,20 +31,34 @@ flights as (
         and w.request is not distinct from c.request and w.step is not distinct from c.step
 ),
 
+-- Of a device's collectives by start, one that ends after the next one starts. Where two of a step
+-- overlap, the first of them does.
 followed as (
     select
-        window_key, overlapped_ps, start_ps,
-        lag(end_ps) over (partition by window_key order by start_ps) as before_ps
-    from flights
+        run_id, device_id, request, step, start_ps + duration_ps as end_ps,
+        lead(start_ps) over (partition by run_id, device_id order by start_ps) as next_ps
+    from collectives
 ),
 
--- Windows in which times have to be divided; in the others all time in flight is exposed: where no
--- collective starts before the end of the one before, none overlaps with any.
+crossing as (
+    select run_id, device_id, request, step
+    from followed
+    where next_ps < end_ps
+    group by run_id, device_id, request, step
+),
+
+-- Windows in which times have to be divided; in the others all time in flight is exposed: none of their
+-- collectives overlaps with another, or with compute ops.
 divided as (
     select window_key
-    from followed
-    where overlapped_ps > 0 or start_ps < before_ps
-    group by window_key
+    from windows
+    where overlapped_ps > 0
+    union
+    select w.window_key
+    from crossing as c
+    inner join windows as w
+        on w.run_id = c.run_id and w.device_id = c.device_id
+        and w.request is not distinct from c.request and w.step is not distinct from c.step
 ),
 
 kinds as (
@@ -171,11 +190,17 @@ shared as (
     group by run_id, phase
 ),
 
+timed as (
+    select *, max(step) over (partition by run_id) as last_step
+    from device_time_v1
+    where core is distinct from 'sparsecore'
+),
+
 phases as (
     select run_id, phase, sum(exposed_ps) as exposed_ps,
         case when count(period_ps) = count(*) then sum(period_ps) end as period_ps
-    from device_time_v1
-    where core is distinct from 'sparsecore'
+    from timed
+    where step is not null or last_step is null
     group by run_id, phase
 ),
 

@@ -10,7 +10,7 @@ from tests.views.oracle.drawn import Row
 from tests.views.oracle.peaks import peaks
 from tests.views.oracle.reading import Run, grouped, mean, ratio, total
 from tests.views.oracle.requests import latency
-from tests.views.oracle.split import on_cores
+from tests.views.oracle.split import counted
 
 BYTES = {"accessed_bytes": "bytes_accessed", "hbm_bytes": "hbm_bytes"}
 PARTS = {"compute": "compute_ps", "collective": "collective_ps", "copy": "copy_ps",
@@ -107,13 +107,13 @@ def mfu(run: Run) -> Iterator[Row]:
     keyed = grouped(
         [o for o in working if o["line"] != "Async XLA Ops"], "device_id", "request", "step"
     )
-    for (phase,), windows in grouped(on_cores(run), "phase").items():
+    for (phase,), windows in grouped(counted(run), "phase").items():
         ops = [
             op for w in windows for op in keyed.get((w["device_id"], w["request"], w["step"]), [])
         ]
-        counted = [(op.get("flops"), op.get("model_flops"), op["self_ps"]) for op in ops]
-        unknown = sum(took for flops, model, took in counted if flops is None and model is None)
-        told = [f if f is not None else m for f, m, _ in counted if (m, f) != (None, None)]
+        costs = [(op.get("flops"), op.get("model_flops"), op["self_ps"]) for op in ops]
+        unknown = sum(took for flops, model, took in costs if flops is None and model is None)
+        told = [f if f is not None else m for f, m, _ in costs if (m, f) != (None, None)]
         compiled = sum(told) if told else None
         busy, wall = sum(w["busy_ps"] for w in windows), total(w["period_ps"] for w in windows)
         known = None if not busy else max(0, 1 - unknown / busy)

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.views.oracle.drawn import Row
 from tests.views.oracle.reading import Run, grouped, total
-from tests.views.oracle.split import on_cores, one_phase, running, windows
+from tests.views.oracle.split import counted, one_phase, running, windows
 
 NAMES = ("axis", "kind", "layer", "component", "op")
 
@@ -19,14 +19,15 @@ def exposed_collective(run: Run) -> Iterator[Row]:
     """Equal parts of each piece of a window in which no compute op runs."""
     periods = {
         phase: total(row["period_ps"] for row in rows)
-        for (phase,), rows in grouped(on_cores(run), "phase").items()
+        for (phase,), rows in grouped(counted(run), "phase").items()
     }
     sums: dict[tuple[Any, ...], list[Any]] = defaultdict(lambda: [0, 0, Fraction(0)])
+    of_steps = {(row["device_id"], row["request"], row["step"]) for row in counted(run)}
     for device, step, start, end in windows(run):
-        if run.is_sparse(device):
-            continue
         phase = one_phase(step)
         of_step = device, step[0]["request"], step[0]["step"]
+        if of_step not in of_steps:
+            continue
         flights = []
         for row in run.collectives:
             if (row["device_id"], row["request"], row["step"]) == of_step:

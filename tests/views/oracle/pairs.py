@@ -11,7 +11,7 @@ from typing import Any
 from tests.views.oracle.costs import added, profiled
 from tests.views.oracle.drawn import Row
 from tests.views.oracle.reading import Run, grouped
-from tests.views.oracle.split import on_cores
+from tests.views.oracle.split import counted
 
 Place = tuple[Any, ...]  # part, scope, opcode, shape, kernel
 
@@ -78,7 +78,7 @@ def _sources(run: Run) -> dict[Any, tuple[Any, Any]]:
 def phases(run: Run) -> dict[Any, Phase]:
     """The phases of a run's steps."""
     return {
-        phase: Phase(run, windows) for (phase,), windows in grouped(on_cores(run), "phase").items()
+        phase: Phase(run, windows) for (phase,), windows in grouped(counted(run), "phase").items()
     }
 
 

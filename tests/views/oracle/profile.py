@@ -9,12 +9,12 @@ from typing import Any
 
 from tests.views.oracle.drawn import Row
 from tests.views.oracle.reading import Run, grouped, middle
-from tests.views.oracle.split import on_cores
+from tests.views.oracle.split import counted
 
 
 def traffic_profile(run: Run) -> Iterator[Row]:
     """Bins of each device, phase and axis."""
-    steps = [row for row in on_cores(run) if row["period_ps"]]
+    steps = [row for row in counted(run) if row["period_ps"]]
     for (device, phase), rows in grouped(steps, "device_id", "phase").items():
         bins: dict[str, list[Any]] = defaultdict(lambda: [Fraction(0)] * 100)
         for step in rows:

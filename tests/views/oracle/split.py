@@ -149,8 +149,7 @@ def comm_compute(run: Run) -> Iterator[Row]:
         if not run.is_sparse(device):
             phase = one_phase(step)
             waited[phase] = waited.get(phase, 0) + length(free)
-    counted = [row for rows in steps(run).values() for row in rows]
-    for (phase,), rows in grouped(counted, "phase").items():
+    for (phase,), rows in grouped(counted(run), "phase").items():
         sums = {name: sum(row[name] for row in rows) for name in SUMS}
         sums["between_steps_ps"] = waited.get(phase, 0)
         sums["outside_ps"] = sums["period_ps"] - sums["window_ps"] - waited.get(phase, 0)
@@ -166,11 +165,15 @@ def comm_compute(run: Run) -> Iterator[Row]:
         }
 
 
-def steps(run: Run) -> dict[tuple[Any, ...], list[Row]]:
-    """(request, step) -> its devices' rows; ops outside every step only in a run without any."""
+def counted(run: Run) -> list[Row]:
+    """The split in steps, on all devices but SparseCores; outside every step only in a run without any."""
     rows = on_cores(run)
-    in_steps = [row for row in rows if row["step"] is not None]
-    return grouped(in_steps or rows, "request", "step")
+    return [row for row in rows if row["step"] is not None] or rows
+
+
+def steps(run: Run) -> dict[tuple[Any, ...], list[Row]]:
+    """(request, step) -> its devices' rows."""
+    return grouped(counted(run), "request", "step")
 
 
 def step_time(run: Run) -> Iterator[Row]:
