@@ -223,7 +223,8 @@ class Referee:
                 continue
             found = seen.pop(place)
             for column, value in row.items():
-                if column in found and not self.same(column, found[column], value):
+                lasted = found.get("transfer_ps")
+                if column in found and not self.same(column, found[column], value, lasted):
                     self.differ(f"{view} {place}: {column} {found[column]}, not {value}")
         for place, row in seen.items():
             if row.get("idle_ps", self.slack + 1) > self.slack:
@@ -235,15 +236,19 @@ class Referee:
         own = {"instance", "launch", "burst_index"} & set(row)
         return has and bool(self.answers.named) and not own
 
-    def same(self, column: str, found: Any, value: Any) -> bool:
-        """Within rounding, the clocks' spread and the drift that stays in."""
+    def same(self, column: str, found: Any, value: Any, lasted: int | None = None) -> bool:
+        """Within rounding, the clocks' spread and the drift that stays in.
+
+        lasted: of a transfer's rate, its time in ps: the rate is off by as much of it as the time.
+        """
         if found is None or value is None or isinstance(value, str | bool):
             return found == value
         if column.endswith("_ps"):
             return abs(found - value) <= 1 + self.slack + self.scale * abs(value)
         if column.endswith("_s") and not column.endswith("per_s"):
             return abs(found - value) <= (2 + self.slack) * 1e-12 + self.scale * abs(value)
-        return abs(found - value) <= (1e-6 + 10 * self.scale) * max(abs(value), 1e-1)
+        part = 10 * self.scale + (self.slack / lasted if lasted else 0)
+        return abs(found - value) <= (1e-6 + part) * max(abs(value), 1e-1)
 
     def bandwidth(self) -> None:
         """collective_bandwidth; what compares clocks is NULL where they are not known."""

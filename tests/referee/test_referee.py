@@ -23,6 +23,16 @@ def test_a_run_is_what_happened(seed: int, tmp_path: Path):
     assert not found, "\n".join(lines(seed, truth, found))
 
 
+@pytest.mark.verify
+@pytest.mark.parametrize("seed", [53012, 53058])
+def test_rates_across_hosts_have_the_drift_that_few_launches_cannot_show(seed: int, tmp_path: Path):
+    """Clocks 50 ppm apart that share two launches, or one: a transfer of 36 us is off by up to 139 ns."""
+    assert differences(draw(seed), tmp_path) == []
+    with Warehouse(str(tmp_path / "w")) as house:
+        (found,) = house.query("select pairs, drift_ppm from clocks where state = 'aligned'").rows
+    assert found == ({53012: 2, 53058: 1}[seed], 0.0)
+
+
 def test_hosts_that_no_collective_connects_count_apart(tmp_path: Path):
     truth = draw(7)  # four replicas on two hosts, markers on both, clocks 0.2 ms and 50 ppm apart
     assert (truth.mesh, truth.hosts, len(truth.marked)) == ((("dp", 4),), 2, 2)
