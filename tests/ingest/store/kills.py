@@ -20,7 +20,7 @@ import json, os, signal, sys, threading, time
 import duckdb, s3fs
 from xlahouse.ingest import one_run
 from xlahouse.ingest.run import ingest_paths
-from xlahouse.ingest.store import run_writer
+from xlahouse.ingest.store import packs, parquet_sink, run_writer
 from xlahouse.ingest.store.compact import compact_run
 from xlahouse.ingest.store.drop import drop_run
 from xlahouse.ingest.store.run_index import write_index
@@ -33,6 +33,10 @@ def again(trace, root):
     one_run.INGEST_VERSION += 1000
     ingest_paths([trace], root)
 
+def pack(run, root):
+    packs.LEAST_NEW = 1
+    packs.pack_runs(Store(root))
+
 VERBS = {
     "ingest": lambda trace, root: ingest_paths([trace], root),
     "ingest again": again,
@@ -40,6 +44,8 @@ VERBS = {
     "drop": lambda run, root: drop_run(Store(root), run),
     "drop at once": lambda run, root: drop_run(Store(root), run, at_once=True),
     "clear": lambda run, root: Store(root).clear_leftovers(),
+    "drop packed": lambda run, root: drop_run(Store(root), run, at_once=True),
+    "pack": pack,
     "index": lambda run, root: write_index(root, always=True),
 }
 
@@ -77,10 +83,11 @@ def child(verb, given, root, at, ahead, after, told):
         def open_sink(*given):
             step()
             return opened(*given)
-        def open_writer(*given):
+        def open_writer(*given, **named):
             step()  # the file is there, and empty
-            return written(*given)
-        run_writer.open_sink, run_writer.open_writer = open_sink, open_writer
+            return written(*given, **named)
+        for module in (parquet_sink, run_writer):  # packs takes them from the first
+            module.open_sink, module.open_writer = open_sink, open_writer
     VERBS[verb](given, root)
     os.write(told, str(count).encode())
     os._exit(0)

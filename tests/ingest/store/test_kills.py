@@ -6,7 +6,8 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,18 +16,22 @@ import pytest
 
 from tests.ingest.store.kills import Killer, killer
 from tests.ingest.traces import tpu_trace, write
-from tests.layers import drawn, first_few, sampled
+from tests.layers import drawn, first_few, sampled, takes_all
 from tests.leases import run_out
 from tests.object_store import s3_bucket
 from xlahouse.ingest.run import ingest_paths
+from xlahouse.ingest.store.packs import read_pack
+from xlahouse.ingest.store.run_index import PACK
 from xlahouse.ingest.store.store import Store
 from xlahouse.sql.warehouse import Warehouse
 
-VERBS = ("ingest", "ingest again", "compact", "drop", "drop at once", "clear", "index")
+VERBS = (
+    "ingest", "ingest again", "compact", "pack", "drop", "drop at once", "drop packed", "clear", "index",
+)  # fmt: skip
 AHEAD = (0, 3601, -3601)  # seconds: of the clock of the machine on which a verb is killed
-MOMENTS = range(100)
-# Kills of a verb by `make verify`; ALL=1: at each write and each of the moments.
-AT_WRITES, AT_MOMENTS, ON_S3, MOMENTS_ON_S3 = 15, 15, 8, 4
+ON_S3 = ("ingest", "ingest again", "compact", "drop", "drop at once", "pack")
+# Kills of a verb by `make verify`; ALL=1: at each write, and at so many moments.
+AT_WRITES, AT_MOMENTS, AT_WRITES_ON_S3, AT_MOMENTS_ON_S3, ALL_MOMENTS = 15, 15, 8, 4, 100
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +40,7 @@ def kills() -> Iterator[Killer]:
         yield made
 
 
-def prepared(verb: str, root: str, folder: Path) -> str:
+def prepared(kills: Killer, verb: str, root: str, folder: Path) -> str:
     """A warehouse in which the verb has something to do; what the verb is given."""
     trace = write(folder / "a.xplane.pb", tpu_trace(0))
     ingest_paths([write(folder / "b.xplane.pb", tpu_trace(1))], root)
@@ -44,6 +49,10 @@ def prepared(verb: str, root: str, folder: Path) -> str:
     (result,) = ingest_paths([trace], root, device_kind="TPU v6e")
     if verb == "compact":
         in_two_files(Store(root), result.run_id)
+    if verb == "drop packed":
+        assert kills.run("index", "", root)[0] == kills.run("pack", "", root)[0] == 0
+    if verb == "pack":
+        assert kills.run("index", "", root)[0] == 0
     if verb == "clear":
         from xlahouse.ingest.store.drop import drop_run
 
@@ -85,6 +94,13 @@ def listed(root: str) -> set[str]:
     return {file["path"] for row in rows if row for file in row["files"]}
 
 
+def packed(root: str) -> set[str]:
+    """The folder of its pack, if it has one."""
+    path = Path(root, PACK)
+    pack = read_pack(path.read_bytes()) if path.exists() else None
+    return {f"pack-{pack.token}"} if pack is not None else set()
+
+
 def check_left(kills: Killer, verb: str, given: str, root: str, allowed: list[object]) -> None:
     """The state is one of those allowed, what is left goes to the last file, and the verb can be done."""
     found = state(root)
@@ -100,94 +116,103 @@ def check_left(kills: Killer, verb: str, given: str, root: str, allowed: list[ob
     there = {str(path.relative_to(root)) for path in Path(root).glob("tables/*/*=*/*")}
     assert (there, listed(root)) == (whole, whole)
     assert not [*Path(root).rglob("*.tmp"), *Path(root).glob("leases/*")]
+    assert {path.parent.name for path in Path(root).glob("index/pack-*/*.parquet")} == packed(root)
     assert kills.run(verb, given, root)[0] == 0
 
 
 @dataclass(frozen=True)
-class Verb:
-    """A verb and a warehouse in which it has something to do."""
+class Trial:
+    """A verb and a warehouse in which it has something to do.
 
-    name: str
+    Attributes:
+        verb: one of VERBS.
+        given: what it is given.
+        base: the warehouse.
+        allowed: its states before and after.
+        writes: how many the verb makes.
+        seconds: that it takes at most.
+    """
+
+    kills: Killer
+    verb: str
     given: str
     base: str
-    allowed: list[object]  # states
+    allowed: list[object]
     writes: int
     seconds: float
 
+    def at_write(self, at: int) -> None:
+        """Kill it at a write, on a machine whose clock differs."""
+        with copied(self.base) as root:
+            code, _ = self.kills.run(self.verb, self.given, root, at, AHEAD[at % 3])
+            assert code == -signal.SIGKILL, at
+            check_left(self.kills, self.verb, self.given, root, self.allowed)
 
-def tried(kills: Killer, name: str, folder: Path) -> Verb:
-    base = str(folder / "base")
-    given = prepared(name, base, folder)
-    done = str(shutil.copytree(base, folder / "done"))
-    began = time.perf_counter()
-    code, writes = kills.run(name, given, done)
-    took = time.perf_counter() - began
-    assert (code, writes > 1) == (0, True)
-    return Verb(name, given, base, [state(base), state(done)], writes, took)
+    def at_moments(self, count: int) -> None:
+        """Kill it at random moments; one that comes after its end does not count."""
+        draw, longest, killed = drawn(self.verb), self.seconds, 0
+        while killed < count:
+            with copied(self.base) as root:
+                after, ahead = draw.uniform(0, longest) or 1e-6, AHEAD[killed % 3]
+                code, _ = self.kills.run(self.verb, self.given, root, ahead=ahead, after=after)
+                assert code in (0, -signal.SIGKILL)
+                check_left(self.kills, self.verb, self.given, root, self.allowed)
+            killed += code != 0
+            longest = longest if code else after
 
 
-def kill_at(kills: Killer, verb: Verb, points: Iterable[int]) -> None:
-    """Kill a verb at some of its writes, on machines whose clocks differ."""
-    for at in points:
-        root = str(shutil.copytree(verb.base, f"{verb.base}-{at}"))
-        code, _ = kills.run(verb.name, verb.given, root, at, AHEAD[at % 3])
-        assert code == -signal.SIGKILL, at
-        check_left(kills, verb.name, verb.given, root, verb.allowed)
+@contextmanager
+def copied(base: str) -> Iterator[str]:
+    """A copy of a warehouse on the same disk or store, removed afterwards."""
+    root = f"{base}-copy"
+    if "://" not in base:
+        shutil.copytree(base, root)
+        yield root
         shutil.rmtree(root)
+        return
+    fs = fsspec.filesystem("s3")
+    fs.copy(base, root, recursive=True)
+    yield root
+    fs.rm(root, recursive=True)
 
 
-@pytest.mark.parametrize("name", first_few(VERBS, 1))
+def tried(kills: Killer, verb: str, base: str, folder: Path) -> Trial:
+    given = prepared(kills, verb, base, folder)
+    with copied(base) as done:
+        began = time.perf_counter()
+        code, writes = kills.run(verb, given, done)
+        took = time.perf_counter() - began
+        assert (code, writes > 1) == (0, True)
+        return Trial(kills, verb, given, base, [state(base), state(done)], writes, took)
+
+
+@pytest.mark.parametrize("verb", first_few(VERBS, 1))
 def test_a_kill_at_some_writes_leaves_the_state_before_or_after(
-    tmp_path: Path, kills: Killer, name: str
+    tmp_path: Path, kills: Killer, verb: str
 ) -> None:
-    verb = tried(kills, name, tmp_path)
-    kill_at(kills, verb, random.Random(name).sample(range(1, verb.writes + 1), 2))
+    trial = tried(kills, verb, str(tmp_path / "w"), tmp_path)
+    for at in random.Random(verb).sample(range(1, trial.writes + 1), 2):
+        trial.at_write(at)
 
 
 @pytest.mark.verify
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("verb", VERBS)
 def test_a_kill_at_each_write_or_moment_leaves_the_state_before_or_after(
-    tmp_path: Path, kills: Killer, name: str
+    tmp_path: Path, kills: Killer, verb: str
 ) -> None:
-    verb = tried(kills, name, tmp_path)
-    kill_at(kills, verb, sampled(range(1, verb.writes + 1), AT_WRITES, name))
-    for number in sampled(MOMENTS, AT_MOMENTS, name):
-        root = str(shutil.copytree(verb.base, f"{verb.base}-{number}"))
-        after = drawn(f"{name} {number}").uniform(0, verb.seconds) or 1e-6
-        code, _ = kills.run(name, verb.given, root, ahead=AHEAD[number % 3], after=after)
-        assert code in (0, -signal.SIGKILL)
-        check_left(kills, name, verb.given, root, verb.allowed)
-        shutil.rmtree(root)
+    trial = tried(kills, verb, str(tmp_path / "w"), tmp_path)
+    for at in sampled(range(1, trial.writes + 1), AT_WRITES, verb):
+        trial.at_write(at)
+    trial.at_moments(ALL_MOMENTS if takes_all() else AT_MOMENTS)
 
 
 @pytest.mark.verify
-@pytest.mark.parametrize("name", ["ingest", "ingest again", "compact", "drop", "drop at once"])
+@pytest.mark.parametrize("verb", ON_S3)
 def test_a_kill_at_a_write_or_moment_on_a_store_leaves_the_state_before_or_after(
-    tmp_path: Path, name: str
+    tmp_path: Path, verb: str
 ) -> None:
     with s3_bucket() as bucket, killer() as kills:
-        fs = fsspec.filesystem("s3")
-
-        def copy(folder: object) -> str:
-            fs.copy(f"{bucket}/base", f"{bucket}/{folder}", recursive=True)
-            return f"{bucket}/{folder}"
-
-        given = prepared(name, f"{bucket}/base", tmp_path)
-        done = copy("done")
-        began = time.perf_counter()
-        code, writes = kills.run(name, given, done)
-        took = time.perf_counter() - began
-        assert code == 0
-        allowed = [state(f"{bucket}/base"), state(done)]
-        for at in sampled(range(1, writes + 1), ON_S3, name):
-            root = copy(at)
-            assert kills.run(name, given, root, at, AHEAD[at % 3])[0] == -signal.SIGKILL
-            check_left(kills, name, given, root, allowed)
-            fs.rm(root, recursive=True)
-        for number in sampled(MOMENTS, MOMENTS_ON_S3, name):
-            root = copy(f"moment-{number}")
-            after = drawn(f"{name} {number}").uniform(0, took) or 1e-6
-            code, _ = kills.run(name, given, root, ahead=AHEAD[number % 3], after=after)
-            assert code in (0, -signal.SIGKILL)
-            check_left(kills, name, given, root, allowed)
-            fs.rm(root, recursive=True)
+        trial = tried(kills, verb, f"{bucket}/w", tmp_path)
+        for at in sampled(range(1, trial.writes + 1), AT_WRITES_ON_S3, verb):
+            trial.at_write(at)
+        trial.at_moments(ALL_MOMENTS if takes_all() else AT_MOMENTS_ON_S3)
