@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     import duckdb
 
 NO_SUCH_COLUMN = re.compile(r'Values list "([^"]+)" does not have a column named "([^"]+)"')
+TOO_DEEP = "the query nests too deep; split it with WITH"
+# DuckDB's advice of a statement that no query may be: from its first word on.
+SETTING = re.compile(r'(?:,? or| Use)? "?(?:SET|PRAGMA|INSTALL|LOAD) \w+.*')
 LESS = "filter or aggregate more, or allow more memory"
 STATEMENTS = ("select", "from", "with", "describe", "show", "summarize", "explain", "values")
 
@@ -89,6 +92,8 @@ def explain_error(error: Exception, sql: str) -> QueryError:
     """DuckDB's error as a QueryError."""
     text = str(error)
     message = headline(error)
+    if message.startswith("Max expression depth limit"):
+        message = TOO_DEEP
     if type(error).__name__ == "OutOfMemoryException":
         message = f"not enough memory: {message}; {LESS}"
     message += _hint(message, text)
@@ -142,8 +147,8 @@ def _hint(message: str, text: str) -> str:
 
 
 def headline(error: Exception) -> str:
-    """The first line, without the names of DuckDB's class and of those below it."""
-    first = str(error).partition("\n")[0]
+    """The first line, without names of DuckDB's classes and advice to set something."""
+    first = SETTING.sub("", str(error).partition("\n")[0])
     return re.sub(r"^(?:[A-Z][A-Za-z ]*(?:Error|Exception): )+", "", first).rstrip("!")
 
 

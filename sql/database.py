@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from xlahouse.capture.errors import DamagedFileError, WarehouseError
 from xlahouse.sql.blame import blame_file, headline
 from xlahouse.sql.describing import create_all, create_tables
+from xlahouse.sql.interrupt import left_behind
 from xlahouse.sql.library import RUN_SETTINGS, TABLES, Library
 from xlahouse.sql.listing import (
     FEW_RUNS,
@@ -182,7 +183,9 @@ class Database:
         return ", ".join(parts)
 
     def close(self) -> None:
-        """Release everything."""
+        """Release everything, unless a call that did not end uses it: DuckDB refuses to close then."""
+        if left_behind():
+            return
         self._connection.close()
         if self._described is not None:
             self._described.close()

@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import QueryError
-from xlahouse.sql.blame import explain_error, place
+from xlahouse.sql.blame import TOO_DEEP, explain_error, place
 from xlahouse.sql.syntax import Json, Node, child, children, kind, text, texts
 
 if TYPE_CHECKING:
@@ -214,9 +214,7 @@ def _tree(sql: str, parser: duckdb.DuckDBPyConnection) -> Node | None:
     try:
         answer: Node = json.loads(row[0]) if row else {"error": True}
     except RecursionError:
-        raise QueryError(
-            "the query nests too deep to be checked; split it with WITH", sql
-        ) from None
+        raise QueryError(TOO_DEEP, sql) from None
     statements = children(answer, "statements")
     return None if answer["error"] or len(statements) != 1 else statements[0]
 
