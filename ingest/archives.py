@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING
@@ -19,6 +21,7 @@ from fsspec.implementations.local import LocalFileSystem
 from xlahouse.capture.errors import XlahouseError
 from xlahouse.capture.limits import exceeded, most
 from xlahouse.capture.opening import open_regular
+from xlahouse.capture.scratch import scratch_folder
 from xlahouse.ingest.events.containers import ANY_RATIO
 from xlahouse.ingest.events.files import open_fs
 from xlahouse.ingest.events.run_files import RunFiles
@@ -61,7 +64,7 @@ def unpacked(paths: Iterable[str], problems: list[str]) -> Iterator[list[Given]]
         paths: that the user gives.
         problems: receives a line for each archive that cannot be unpacked.
     """
-    with _removed_when_asked_to_end(), TemporaryDirectory(prefix="xlahouse-") as folder:
+    with _removed_when_asked_to_end(), TemporaryDirectory(dir=scratch_folder()) as folder:
         yield [each for path in paths for each in _given(path, folder, problems)]
 
 
@@ -108,12 +111,9 @@ def _archives_under(root: str) -> Iterator[str]:
 def _unpacked(archive: str, folder: str, problems: list[str], alone: bool) -> Iterator[Given]:
     into = f"{folder}/{len(os.listdir(folder))}"
     room = _room(os.path.getsize(archive))
-    problem = _problem(archive, into, archive, room)
-    if problem is not None:
-        problems.append(problem)
-        return
-    problems += _unpack_below(into, archive, folder, room)
-    yield Given(into, archive, alone)
+    if _unpack(archive, into, archive, room, problems):
+        _unpack_below(into, archive, folder, room, problems)
+        yield Given(into, archive, alone)
 
 
 @dataclass
@@ -133,76 +133,133 @@ def _room(size: int) -> _Room:
     return _Room(most("archive_bytes"), "archive_bytes")
 
 
-def _unpack_below(into: str, own: str, folder: str, room: _Room, depth: int = 1) -> Iterator[str]:
+def _unpack_below(
+    into: str, own: str, folder: str, room: _Room, problems: list[str], depth: int = 1
+) -> None:
     """Put the folder that it holds in the place of each archive below a folder.
-
-    Yields:
-        A line for each that cannot be unpacked, which is left out.
 
     Args:
         into: the folder.
         own: its name for the user.
         folder: where an archive lies meanwhile.
         room: of the outermost archive.
+        problems: receives a line for each that cannot be unpacked, which is left out.
         depth: archives that hold the folder, one in another.
     """
     for archive in [*_archives_under(into)]:
         shown = f"{own}{archive.removeprefix(into)}"
         if depth == _DEEPEST:
-            yield f"{shown}: an archive within {depth} archives; unpack it and give the folder"
+            problems.append(
+                f"{shown}: an archive within {depth} archives; unpack it and give the folder"
+            )
             continue
         packed = f"{folder}/packed{ARCHIVE.findall(archive)[0]}"
         os.rename(archive, packed)
-        problem = _problem(packed, archive, shown, room)
+        whole = _unpack(packed, archive, shown, room, problems)
         os.remove(packed)
-        if problem is None:
-            yield from _unpack_below(archive, shown, folder, room, depth + 1)
+        if whole:
+            _unpack_below(archive, shown, folder, room, problems, depth + 1)
         else:
             shutil.rmtree(archive)
-            yield problem
 
 
-def _problem(archive: str, into: str, own: str, room: _Room) -> str | None:
-    """Unpack an archive; the line that says why it cannot be. own: its name for the user."""
+def _unpack(archive: str, into: str, own: str, room: _Room, problems: list[str]) -> bool:
+    """Write the regular files of an archive into a new folder; whether it could be read to its end.
+
+    Args:
+        archive: where it lies.
+        into: the folder.
+        own: its name for the user.
+        room: for what it holds.
+        problems: receives a line for each member that cannot be unpacked, or for the archive.
+    """
     os.mkdir(into)
     try:
-        _unpack(archive, into, own, room)
+        for member in _members(archive):
+            problem = _write(member, into, own, room)
+            if problem is not None:
+                problems.append(f"{own}/{member.name}: {problem}; it is left out")
     except XlahouseError as error:
-        return str(error)
+        problems.append(str(error))
+        return False
     except Exception as error:  # damage can have any shape; it costs this archive alone
-        return (
-            f"{own}: this archive is damaged, or cannot be unpacked here: "
-            f"{str(error) or type(error).__name__}; unpack it and give the folder"
+        problems.append(
+            f"{own}: this archive is damaged, or cannot be unpacked here: {_said(error)}; "
+            "unpack it and give the folder"
         )
+        return False
+    return True
+
+
+def _said(error: Exception) -> str:
+    """What an error says, without the temporary path of a file."""
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A regular file of an archive.
+
+    Attributes:
+        name: its path in the archive.
+        opened: opens its contents.
+        apart: whether damage within it leaves those after it readable.
+    """
+
+    name: str
+    opened: Callable[[], IO[bytes]]
+    apart: bool
+
+
+def _write(member: _Member, into: str, own: str, room: _Room) -> str | None:
+    """Write a member of an archive below a folder; why it cannot be written.
+
+    Raises:
+        XlahouseError: the archive holds more than an ingest takes, or the file would lie outside the folder.
+        Exception: the archive is damaged; zipfile and tarfile let any error of theirs through.
+    """
+    room.files -= 1
+    if room.files < 0:
+        raise XlahouseError(f"{own}: {exceeded('archive_files')}")
+    target = PurePosixPath(member.name)
+    if target.is_absolute() or ".." in target.parts or "\\" in member.name or "\0" in member.name:
+        raise XlahouseError(
+            f"{own}: {member.name!r} would lie outside its folder; unpack it yourself"
+        )
+    try:
+        os.makedirs(f"{into}/{target.parent}", exist_ok=True)
+        out = open(f"{into}/{target}", "wb")  # noqa: SIM115 (closed below)
+    except (FileExistsError, IsADirectoryError, NotADirectoryError):
+        return "the archive has a file and a folder of this name"
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        return "the name is too long for a file here"
+    with out:
+        try:
+            _copy(member, out, own, room)
+        except (XlahouseError, OSError):
+            raise
+        except Exception as error:
+            if not member.apart:
+                raise
+            os.remove(out.name)
+            return f"damaged: {_said(error)}"
     return None
 
 
-def _unpack(archive: str, into: str, own: str, room: _Room) -> None:
-    """Write the regular files of an archive.
-
-    Raises:
-        XlahouseError: it holds more than an ingest takes, or a file that would lie outside its folder.
-        Exception: the archive is damaged; zipfile and tarfile let any error of theirs through.
-    """
-    for name, file in _members(archive):
-        room.files -= 1
-        if room.files < 0:
-            raise XlahouseError(f"{own}: {exceeded('archive_files')}")
-        target = PurePosixPath(name)
-        if target.is_absolute() or ".." in target.parts or "\\" in name or "\0" in name:
-            raise XlahouseError(f"{own}: {name!r} would lie outside its folder; unpack it yourself")
-        os.makedirs(f"{into}/{target.parent}", exist_ok=True)
-        with file, open(f"{into}/{target}", "wb") as out:
-            # One byte more than there is room for shows that there is too much; then no more is read.
-            while block := file.read(max(1, min(_BLOCK, room.bytes + 1))):
-                room.bytes -= len(block)
-                if room.bytes < 0:
-                    raise XlahouseError(f"{own}: {exceeded(room.limit)}")
-                out.write(block)
+def _copy(member: _Member, out: IO[bytes], own: str, room: _Room) -> None:
+    with member.opened() as file:
+        # One byte more than there is room for shows that there is too much; then no more is read.
+        while block := file.read(max(1, min(_BLOCK, room.bytes + 1))):
+            room.bytes -= len(block)
+            if room.bytes < 0:
+                raise XlahouseError(f"{own}: {exceeded(room.limit)}")
+            out.write(block)
 
 
-def _members(archive: str) -> Iterator[tuple[str, IO[bytes]]]:
-    """(name, contents) of the regular files, without hidden ones."""
+def _members(archive: str) -> Iterator[_Member]:
+    """The regular files of an archive, without hidden ones."""
     import tarfile  # most ingests read no archive, and do not wait for these
     import zipfile
 
@@ -210,15 +267,20 @@ def _members(archive: str) -> Iterator[tuple[str, IO[bytes]]]:
         with open_regular(archive) as raw, zipfile.ZipFile(raw) as packed:
             for info in packed.infolist():
                 if not info.is_dir() and not _hidden(info.filename):
-                    yield info.filename, packed.open(info)
+                    yield _Member(info.filename, partial(packed.open, info), apart=True)
         return
     with open_regular(archive) as raw, tarfile.open(fileobj=raw, mode="r:*") as tar:
         for member in tar:
             if member.isreg() and not _hidden(member.name):
                 file = tar.extractfile(member)
                 if file is not None:
-                    yield member.name.removeprefix("./"), file
+                    name = member.name.removeprefix("./")
+                    yield _Member(name, partial(_as_it_is, file), apart=False)
         _check_end(tar)
+
+
+def _as_it_is(file: IO[bytes]) -> IO[bytes]:
+    return file
 
 
 def _check_end(tar: tarfile.TarFile) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import DamagedFileError, WarehouseError
+from xlahouse.capture.scratch import scratch_folder
 from xlahouse.sql.blame import blame_file, headline
 from xlahouse.sql.describing import create_all, create_tables
 from xlahouse.sql.interrupt import left_behind
@@ -324,6 +323,14 @@ def empty_table(name: str) -> str:
     return f"create table {name} ({typed})"
 
 
+def _spill_folder() -> str:
+    """Where queries put what does not fit in memory; without a place for it they do with memory."""
+    try:
+        return f"{scratch_folder()}/queries"
+    except OSError:
+        return ""
+
+
 def _locked_connection(place: Place, limits: dict[str, str]) -> duckdb.DuckDBPyConnection:
     """A database in memory that can open only the warehouse's files; its settings are locked."""
     import duckdb
@@ -336,7 +343,7 @@ def _locked_connection(place: Place, limits: dict[str, str]) -> duckdb.DuckDBPyC
             "allow_community_extensions": False,
             "python_enable_replacements": False,
             "disabled_optimizers": SLOW_OPTIMIZERS,
-            "temp_directory": os.path.join(tempfile.gettempdir(), f"xlahouse-{os.getpid()}"),
+            "temp_directory": _spill_folder(),
             **limits,
         },
     )

@@ -12,6 +12,14 @@ from xlahouse.capture.opening import open_regular, read_regular
 
 DOORS = ("capture/opening.py", "ingest/events/files.py")
 READING = {"open", "fdopen", "read_text", "read_bytes", "cat_file", "mmap", "OSFile", "safe_open"}
+TEMPORARY = {
+    "TemporaryDirectory",
+    "TemporaryFile",
+    "NamedTemporaryFile",
+    "mkdtemp",
+    "mkstemp",
+    "gettempdir",
+}
 # File, and why what it reads by itself is not a file that a user names.
 OWN = {
     "capture/compile/cell.py": "code of the package, and what compile wrote",
@@ -24,6 +32,7 @@ OWN = {
     "capture/run/process.py": "the log of a process that capture started",
     "capture/run/devices.py": "what the system says of its PCI devices",
     "capture/run/warm.py": "a pipe to a process that capture started",
+    "capture/scratch.py": "the lock of a folder of temporary files",
     "capture/tpu/package.py": "facts of the installed package",
     "ingest/archives.py": "archives read from a file that is open already",
     "ingest/store/packs.py": "the record of a pack, which compact wrote",
@@ -68,6 +77,21 @@ def test_files_are_opened_in_one_place():
     wrong = {name: calls for name, calls in found.items() if calls and name not in (*DOORS, *OWN)}
     assert wrong == {}
     assert [name for name in OWN if not found.get(name)] == []
+
+
+def test_temporary_files_lie_where_a_killed_process_leaves_none():
+    """Or in a folder that the user names; compiler.py is a script of its own."""
+    own = {"capture/scratch.py", "capture/compile/compiler.py"}
+    wrong = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for path in modules().values()
+        for call in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(call, ast.Call)
+        and ast.unparse(call.func).rpartition(".")[2] in TEMPORARY
+        and all(given.arg != "dir" for given in call.keywords)
+        and str(path.relative_to(ROOT)) not in own
+    ]
+    assert wrong == []
 
 
 def test_a_regular_file_is_read(tmp_path):

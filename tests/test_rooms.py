@@ -26,6 +26,7 @@ BASES = {
         "advice",
         "limits",
         "opening",
+        "scratch",
         "decoding",
         "words",
     ),

@@ -31,6 +31,7 @@ from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.manifest import metadata_path, write_manifest
 from xlahouse.capture.plan import Experiment
 from xlahouse.capture.run.process import new_stamp
+from xlahouse.capture.scratch import scratch_folder
 
 CHILD = (sys.executable, "-m", "xlahouse.capture.compile.lower")
 # Fields that change no program.
@@ -127,7 +128,7 @@ def needed_bytes(experiment: Experiment, target: Target, compiling: Compiling) -
         DoesNotFitError: the compiler refused one, since it needs more HBM than a chip has.
         CaptureError: another reason, in one line.
     """
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(dir=scratch_folder()) as scratch:
         folder = Path(scratch)
         _, compiled = _compile_programs(
             experiment, target, compiling, lambda message: None, folder, folder / "log"

@@ -27,6 +27,7 @@ from xlahouse.capture.compiled_facts import PROGRAMS, REFUSED, RefusedRun
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.plan import Experiment
 from xlahouse.capture.run.runner import CAPTURE_PACKAGES, choose_experiments
+from xlahouse.capture.scratch import scratch_folder
 
 DEFAULT_LIMITS = ChildLimits()
 FAILED = "failed: "  # begins the last line of an experiment that was not compiled
@@ -97,7 +98,7 @@ def compile_plan(
         )
     chosen = choose_experiments(plan, tuple(names))
     targets = [target_of(experiment, slice_name) for experiment in chosen]
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(dir=scratch_folder()) as scratch:
         compiler = Compiler.of(python, Path(scratch))
     compiling = Compiling(compiler, traces, limits, programs)
     folders, failures = [], []

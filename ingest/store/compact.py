@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from xlahouse.capture.errors import WarehouseError, one_line
+from xlahouse.capture.scratch import scratch_folder
 from xlahouse.ingest.events.files import open_native
 from xlahouse.ingest.schema import BY_NAME
 from xlahouse.ingest.store.run_writer import RunWriter
@@ -201,7 +202,7 @@ def _sorted(files: list[_File], table: Table) -> Iterator[pa.Table]:
         table.schema, (batch for piece in pieces for batch in piece.to_batches())
     )
     order = ", ".join(f"{column} nulls last" for column in table.sort)
-    with tempfile.TemporaryDirectory() as spill, duckdb.connect() as connection:
+    with tempfile.TemporaryDirectory(dir=scratch_folder()) as spill, duckdb.connect() as connection:
         connection.execute("set enable_progress_bar = false")  # it goes to stdout, among our rows
         connection.execute(f"set memory_limit = '{SORT_MEMORY}'")
         connection.execute("set temp_directory = $spill", {"spill": spill})

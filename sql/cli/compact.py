@@ -68,6 +68,8 @@ def compact(
                 failed = True
                 continue
             now = f", now {done.after}" if done.after != done.before else ": as few as possible"
+            if done.filled:
+                now += f", {plural(done.filled, 'table')} with the columns of this version"
             say(f"{run_id}  {names[run_id]}: {plural(done.before, 'file')}{now}")
     indexed = keep_index(warehouse)
     if indexed is not None:

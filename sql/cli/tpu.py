@@ -170,11 +170,12 @@ def run(
       xlahouse tpu run tp4 plan.yaml --zone us-east1-d
       xlahouse tpu run tp4 plan.yaml --zone us-east1-d --recreate 5
     """
+    from xlahouse.capture.scratch import scratch_folder
     from xlahouse.capture.tpu import run as tpu_run
     from xlahouse.capture.tpu import vm
     from xlahouse.capture.tpu.package import build_wheel
 
-    with tempfile.TemporaryDirectory() as drafts:
+    with tempfile.TemporaryDirectory(dir=scratch_folder()) as drafts:
         source = install or ("xlahouse.whl" if dry_run else str(build_wheel(Path(drafts))))
         errand = tpu_run.Errand(name, plan, tuple(experiment or ()), traces, source, recreate)
         folders = tpu_run.run(_gcloud(zone, project, dry_run), errand, _say, vm.wait_a_while)

@@ -7,13 +7,13 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.ingest.traces import tpu_trace, write
+from xlahouse.capture.scratch import scratch_folder
 from xlahouse.ingest import archives
 from xlahouse.ingest.run import IngestError, ingest_paths
 from xlahouse.sql.warehouse import Warehouse
@@ -95,10 +95,7 @@ def test_archives_in_a_folder_are_read_and_no_name_of_a_temporary_file_is_kept(t
     codes = rows(tmp_path / "w", "select code from issues where code = 'duplicate_file'")
     assert codes == [("duplicate_file",)]  # both archives hold the same file
     for file in (tmp_path / "w").rglob("*"):
-        assert (
-            not file.is_file()
-            or f"{tempfile.gettempdir()}/xlahouse-".encode() not in file.read_bytes()
-        )
+        assert not file.is_file() or scratch_folder().encode() not in file.read_bytes()
 
 
 def test_a_folder_beside_an_archive_without_traces_is_read(session, tmp_path):
@@ -205,6 +202,52 @@ def test_a_damaged_archive_costs_itself_alone(tmp_path):
         )
     assert len(refused.value.problems) == 2
     assert len(refused.value.results) == 1
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar"])
+@pytest.mark.parametrize(
+    ("names", "costs"),
+    [
+        (("a", "a/h.xplane.pb", "h.xplane.pb"), "a/h.xplane.pb"),
+        (("a/h.xplane.pb", "a", "h.xplane.pb"), "a"),
+        ((f"{'long' * 99}.xplane.pb", "h.xplane.pb"), f"{'long' * 99}.xplane.pb"),
+    ],
+    ids=["folder of a file's name", "file of a folder's name", "long name"],
+)
+def test_a_member_that_cannot_be_written_costs_itself(kind, names, costs, tmp_path):
+    path = tmp_path / f"p.{kind}"
+    with tarfile.open(path, "w") if kind == "tar" else zipfile.ZipFile(path, "w") as archive:
+        for number, name in enumerate(names):
+            raw = tpu_trace().replace(b"jit_f", b"jit_%d" % number)
+            if kind == "zip":
+                archive.writestr(name, raw)
+            else:
+                info = tarfile.TarInfo(name)
+                info.size = len(raw)
+                archive.addfile(info, io.BytesIO(raw))
+    with pytest.raises(IngestError) as refused:
+        ingest_paths([str(path)], str(tmp_path / "w"))
+    (problem,) = refused.value.problems
+    assert problem.startswith(f"{path}/{costs}: the ")
+    assert problem.endswith("; it is left out")
+    traces = [name for name in names if name.endswith(".pb") and name != costs]
+    sources = rows(tmp_path / "w", "select distinct source from coverage order by 1")
+    assert sources == [(f"{path}/{name}",) for name in traces]
+
+
+def test_a_damaged_member_of_a_zip_costs_itself(tmp_path):
+    path = tmp_path / "p.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(3):
+            archive.writestr(
+                f"h{number}.xplane.pb", tpu_trace().replace(b"jit_f", b"jit_%d" % number)
+            )
+    path.write_bytes(path.read_bytes().replace(b"jit_1", b"jit_7", 1))  # its sum is wrong now
+    with pytest.raises(IngestError) as refused:
+        ingest_paths([str(path)], str(tmp_path / "w"))
+    (problem,) = refused.value.problems
+    assert problem.startswith(f"{path}/h1.xplane.pb: damaged: Bad CRC-32")
+    assert sorted(result.name for result in refused.value.results) == ["h0", "h2"]
 
 
 @pytest.mark.parametrize("damage", ["header", "cut at a member", "cut in a header"])

@@ -35,6 +35,6 @@ def test_deeply_nested_text_is_refused_in_one_line(warehouse, sql):
 
 def test_no_error_advises_what_the_guard_refuses(warehouse):
     with pytest.raises(QueryError) as caught:
-        warehouse.query("select 1 // 0").rows
+        warehouse.query("select 1 // 0").head(1)
     assert str(caught.value).startswith("Division by zero in expression (1 // 0).")
     assert "SET" not in str(caught.value)

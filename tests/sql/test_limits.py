@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from tests.command import run_command
@@ -63,6 +65,20 @@ def test_a_call_that_does_not_end_is_left_behind(monkeypatch: pytest.MonkeyPatch
     while left_behind():
         end.wait(0.01)
     interrupt._left.clear()
+
+
+def test_what_a_call_left_behind_uses_stays_open(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB refuses to close it: that was a traceback."""
+    monkeypatch.setattr(interrupt, "_left", [Future()])
+    warehouse = Warehouse(root)
+    warehouse.close()
+    assert warehouse.query("select 1 as a").rows == [(1,)]
+    interrupt._left.clear()
+    warehouse.close()
+    with pytest.raises(duckdb.ConnectionException):
+        warehouse.query("select 1 as a")
 
 
 @only_linux
