@@ -31,11 +31,12 @@ SORT_MEMORY = "2GB"  # larger sorts spill to disk
 
 @dataclass(frozen=True)
 class Compacted:
-    """How many files a run had, and has now."""
+    """How many files a run had and has now, and how many tables got columns that they lacked."""
 
     run_id: str  # the run's id
     before: int  # files, as they were
     after: int  # files, as they are
+    filled: int = 0  # tables that got columns of this version
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ def compact_run(store: Store, run_id: str) -> Compacted:
     store.check_layout()
     store.check_version(row)
     kept: list[FileEntry] = []
+    filled = 0
     writer = store.begin(run_id)
     try:
         for name, files in _by_table(row).items():
@@ -106,6 +108,7 @@ def compact_run(store: Store, run_id: str) -> Compacted:
             if whole and len(files) <= -(-rows // FILE_ROWS):
                 kept += files
             else:
+                filled += not whole
                 _rewrite(writer, BY_NAME[name], [file["path"] for file in files], rows)
         if len(kept) == len(row["files"]):
             writer.abandon()
@@ -121,7 +124,7 @@ def compact_run(store: Store, run_id: str) -> Compacted:
     except BaseException:
         writer.abandon()
         raise
-    return Compacted(run_id, len(row["files"]), len(kept) + len(writer.files))
+    return Compacted(run_id, len(row["files"]), len(kept) + len(writer.files), filled)
 
 
 def _has_all_columns(store: Store, file: FileEntry) -> bool:

@@ -16,6 +16,7 @@ from xlahouse.sql.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from xlahouse.ingest.store.compact import Compacted
     from xlahouse.ingest.store.store import Store
 
 
@@ -67,16 +68,24 @@ def compact(
                 say(f"xlahouse: {said}")
                 failed = True
                 continue
-            now = f", now {done.after}" if done.after != done.before else ": as few as possible"
-            if done.filled:
-                now += f", {plural(done.filled, 'table')} with the columns of this version"
-            say(f"{run_id}  {names[run_id]}: {plural(done.before, 'file')}{now}")
+            say(f"{run_id}  {names[run_id]}: {_described(done)}")
     indexed = keep_index(warehouse)
     if indexed is not None:
         print(f"{plural(indexed, 'run')} in the index", file=sys.stderr)
         failed = not (runs or _pack(store)) or failed
     if failed or indexed is None:
         raise typer.Exit(1)
+
+
+def _described(done: Compacted) -> str:
+    from xlahouse.reports.charts.units import plural
+
+    files = plural(done.before, "file")
+    if done.after != done.before:
+        files += f", now {done.after}"
+    if done.filled:
+        return f"{files}; {plural(done.filled, 'table')} got the columns of this version"
+    return files if done.after != done.before else f"{files}: as few as can be"
 
 
 def _pack(store: Store) -> bool:

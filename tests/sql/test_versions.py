@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.command import run_command
 from tests.layers import first_few
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import ManifestError, QueryError, WarehouseError
@@ -114,11 +115,16 @@ def test_an_export_has_nulls_too(copy: bool, tmp_path: Path) -> None:
         assert connection.execute(ASKED).fetchall() == LACKING["b"]
 
 
-def test_compact_fills_the_columns(tmp_path: Path) -> None:
+def test_compact_fills_the_columns_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     root = without_flops(tmp_path / "w", "b")
     row = root / "tables" / "runs" / "b.parquet"
     pq.write_table(pq.ParquetFile(row).read().drop_columns(["options"]), row)
-    compact_run(Store(str(root)), "b")
+    for said in ("; 1 table got the columns of this version", ": as few as can be"):
+        assert run_command(monkeypatch, "compact", "b", "-w", root) == 0
+        (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("b ")]
+        assert line == f"b  b: 2 files{said}"
     with Warehouse(root, quiet) as warehouse:
         (file,) = [name for name in warehouse.files("ops") if "run_id=b" in name]
         assert pq.ParquetFile(file).schema_arrow.names == BY_NAME["ops"].schema.names
