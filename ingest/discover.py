@@ -25,6 +25,10 @@ from xlahouse.ingest.other_containers import not_read, other_container, refuse_o
 _EXAMINED = 50  # files of a folder without traces that are opened, to say what they are
 
 
+class NoTraceError(XlahouseError):
+    """A folder has no trace."""
+
+
 @dataclass(frozen=True)
 class Found:
     """The runs under a path, and a line for each file or folder that could not be read."""
@@ -53,7 +57,7 @@ def find_runs(path: str) -> Found:
     problems += [f"{file}: not a regular file; it is left out" for file in odd]
     files = [file for file in files if file not in odd]
     xplanes = [file for file in files if file.endswith(XPLANES)]
-    chrome = _chrome_traces(fs, files, alone=files == [root])
+    chrome = _chrome_traces(fs, files, problems, alone=files == [root])
     compiled = compiled_runs(files)
     if compiled and not xplanes and not chrome:
         return Found([_compiled(fs, each) for each in compiled], problems)
@@ -65,7 +69,7 @@ def find_runs(path: str) -> Found:
             f"{path}: neither an {XPLANE} file nor a Chrome trace; give one, or a folder of them"
         )
     if not xplanes and not chrome and not problems:
-        raise XlahouseError(
+        raise NoTraceError(
             f"{path}: no {XPLANE} files and no Chrome traces; give a profiler's log folder"
         )
     spares = _spares(xplanes, chrome)
@@ -123,10 +127,19 @@ def _beside(fs: fsspec.AbstractFileSystem, file: str) -> list[str]:
         return []
 
 
-def _chrome_traces(fs: fsspec.AbstractFileSystem, files: list[str], alone: bool) -> list[str]:
+def _chrome_traces(
+    fs: fsspec.AbstractFileSystem, files: list[str], problems: list[str], alone: bool
+) -> list[str]:
     """Chrome traces among files: by name, or by their first bytes where the name says no more than JSON.
 
-    alone: whether the user named the file; it may then have any name.
+    Args:
+        fs: where the files are.
+        files: all files.
+        problems: receives a line for each that cannot be read.
+        alone: whether the user named the file; it may then have any name.
+
+    Raises:
+        OSError: the file that the user named cannot be read.
     """
     found = []
     for file in files:
@@ -135,8 +148,14 @@ def _chrome_traces(fs: fsspec.AbstractFileSystem, files: list[str], alone: bool)
         if named_trace(file):
             found.append(file)
             continue
-        with open_on(fs, file) as opened:
-            head = opened.read(SNIFFED)
+        try:
+            with open_on(fs, file) as opened:
+                head = opened.read(SNIFFED)
+        except OSError as error:
+            if alone:
+                raise
+            problems.append(_denied(error, file))
+            continue
         # An xplane under a name of JSON is refused by its reader.
         if is_chrome(head) or is_xplane(unpacked_start(head, SNIFFED)):
             found.append(file)
@@ -165,8 +184,8 @@ def _files_under(fs: fsspec.AbstractFileSystem, root: str, problems: list[str]) 
     return sorted(file for file in found if not _hidden(file.removeprefix(root)))
 
 
-def _denied(error: OSError) -> str:
-    return f"{error.filename}: {error.strerror}; it is left out"
+def _denied(error: OSError, file: str = "") -> str:
+    return f"{error.filename or file}: {error.strerror or error}; it is left out"
 
 
 def _hidden(path: str) -> bool:

@@ -13,7 +13,7 @@ from xlahouse.capture.manifest import MeshAxis
 from xlahouse.capture.words import plural
 from xlahouse.ingest.archives import Given, unpacked
 from xlahouse.ingest.card import read_given
-from xlahouse.ingest.discover import find_runs
+from xlahouse.ingest.discover import NoTraceError, find_runs
 from xlahouse.ingest.events.files import reaching
 from xlahouse.ingest.events.run_files import RunFiles
 from xlahouse.ingest.large_runs import large_runs
@@ -174,8 +174,11 @@ def _find_all(given: list[Given], problems: list[str]) -> list[RunFiles]:
         try:
             with reaching(each.path):
                 found = find_runs(each.path)
-        except XlahouseError as error:
+        except NoTraceError as error:
             (problems if each.alone else without_trace).append(each.own(str(error)))
+            continue
+        except XlahouseError as error:
+            problems.append(each.own(str(error)))
             continue
         own = map(each.shown, found.runs)
         runs |= {run.paths: run for run in own}

@@ -9,6 +9,7 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -64,7 +65,7 @@ def identify(path: str) -> SourceFile:
     """
     fs, local = open_fs(path)
     digest, size = hashlib.sha256(), 0
-    with open_on(fs, local) as file:
+    with _naming(path), open_on(fs, local) as file:
         began = time.time_ns()
         mark = Mark.of(file.fileno()) if is_local(fs) else None
         while chunk := file.read(BLOCK):
@@ -74,6 +75,16 @@ def identify(path: str) -> SourceFile:
             raise TraceChangedError(path)
     recent = mark is not None and began - max(mark.modified_ns, mark.changed_ns) < TICK_NS
     return SourceFile(path, size, digest.hexdigest(), mark, recent)
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Put the file's name into an error of reading it, which has none."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or path
+        raise
 
 
 @dataclass
@@ -127,7 +138,7 @@ class TraceFile:
 
     def _read_from_disk(self, buffer: memoryview, start: int) -> None:
         try:
-            with open_regular(self.place) as opened:
+            with _naming(self.source.path), open_regular(self.place) as opened:
                 file, done = opened.fileno(), 0
                 if Mark.of(file) != self.source.mark:
                     self._hash_again()
@@ -206,7 +217,7 @@ def open_trace(source: SourceFile, by_parts: bool) -> bytes | FilePart:
 
 
 def _all_of(source: SourceFile) -> bytes:
-    with open_given(source.path) as file:
+    with _naming(source.path), open_given(source.path) as file:
         raw: bytes = file.read()
     if len(raw) != source.bytes or hashlib.sha256(raw).hexdigest() != source.sha256:
         raise TraceChangedError(source.path)

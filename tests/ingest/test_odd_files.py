@@ -126,3 +126,28 @@ def test_a_name_is_only_a_name(
         (sources,) = warehouse.query("select distinct source from coverage").rows
         assert sources[0] == f"{tmp_path}/t/{shown}.xplane.pb"
         assert not warehouse.query("from issues where severity = 'error'").rows
+
+
+@pytest.mark.parametrize("name", ["b.json", "b.xplane.pb"])
+def test_a_file_that_cannot_be_read_costs_itself(trace: Path, tmp_path: Path, name: str) -> None:
+    """As one on a disk or a server that fails: opening it works, and reading it does not."""
+    path = trace.parent / name
+    path.symlink_to("/proc/self/mem")
+    with pytest.raises(IngestError) as caught:
+        ingest_paths([str(trace.parent)], str(tmp_path / "w"))
+    (problem,) = caught.value.problems
+    assert str(path) in problem
+    assert "Input/output error" in problem
+    assert names(tmp_path / "w") == ["evil_names"]
+
+
+def test_an_archive_hides_no_fault_of_its_folder(tmp_path: Path) -> None:
+    """A trace under another name beside it was passed over, and nothing was said."""
+    shutil.copy(CASES / "metadata_only.trace.json.gz", tmp_path / "a.json.gz")
+    folder = tmp_path / "in"
+    folder.mkdir()
+    shutil.copy(CASES / "iota_200_x_2_20.xplane.pb", folder / "renamed")
+    shutil.make_archive(str(folder / "p"), "zip", tmp_path, "a.json.gz")
+    with pytest.raises(IngestError, match=r"in/renamed: .*xplane") as caught:
+        ingest_paths([str(folder)], str(tmp_path / "w"))
+    assert len(caught.value.results) == 1
