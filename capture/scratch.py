@@ -31,7 +31,7 @@ def _made(pid: int) -> str:
     new = f"{folder}/{_LOCK}.new"
     number = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     fcntl.flock(number, fcntl.LOCK_EX)
-    os.rename(new, f"{folder}/{_LOCK}")  # nobody finds it before it is held
+    os.rename(new, f"{folder}/{_LOCK}")  # no process finds it before it is held
     _held.append(number)
     atexit.register(_remove, folder, pid)
     return folder

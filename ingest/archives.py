@@ -197,7 +197,7 @@ def _said(error: Exception) -> str:
 
 
 @dataclass(frozen=True)
-class _Member:
+class _PackedFile:
     """A regular file of an archive.
 
     Attributes:
@@ -211,7 +211,7 @@ class _Member:
     apart: bool
 
 
-def _write(member: _Member, into: str, own: str, room: _Room) -> str | None:
+def _write(member: _PackedFile, into: str, own: str, room: _Room) -> str | None:
     """Write a member of an archive below a folder; why it cannot be written.
 
     Raises:
@@ -248,7 +248,7 @@ def _write(member: _Member, into: str, own: str, room: _Room) -> str | None:
     return None
 
 
-def _copy(member: _Member, out: IO[bytes], own: str, room: _Room) -> None:
+def _copy(member: _PackedFile, out: IO[bytes], own: str, room: _Room) -> None:
     with member.opened() as file:
         # One byte more than there is room for shows that there is too much; then no more is read.
         while block := file.read(max(1, min(_BLOCK, room.bytes + 1))):
@@ -258,7 +258,7 @@ def _copy(member: _Member, out: IO[bytes], own: str, room: _Room) -> None:
             out.write(block)
 
 
-def _members(archive: str) -> Iterator[_Member]:
+def _members(archive: str) -> Iterator[_PackedFile]:
     """The regular files of an archive, without hidden ones."""
     import tarfile  # most ingests read no archive, and do not wait for these
     import zipfile
@@ -267,7 +267,7 @@ def _members(archive: str) -> Iterator[_Member]:
         with open_regular(archive) as raw, zipfile.ZipFile(raw) as packed:
             for info in packed.infolist():
                 if not info.is_dir() and not _hidden(info.filename):
-                    yield _Member(info.filename, partial(packed.open, info), apart=True)
+                    yield _PackedFile(info.filename, partial(packed.open, info), apart=True)
         return
     with open_regular(archive) as raw, tarfile.open(fileobj=raw, mode="r:*") as tar:
         for member in tar:
@@ -275,7 +275,7 @@ def _members(archive: str) -> Iterator[_Member]:
                 file = tar.extractfile(member)
                 if file is not None:
                     name = member.name.removeprefix("./")
-                    yield _Member(name, partial(_as_it_is, file), apart=False)
+                    yield _PackedFile(name, partial(_as_it_is, file), apart=False)
         _check_end(tar)
 
 

@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import DamagedFileError, WarehouseError
-from xlahouse.capture.scratch import scratch_folder
 from xlahouse.sql.blame import blame_file, headline
 from xlahouse.sql.describing import create_all, create_tables
 from xlahouse.sql.interrupt import left_behind
 from xlahouse.sql.library import RUN_SETTINGS, TABLES, Library
+from xlahouse.sql.limits import spill_folder
 from xlahouse.sql.listing import (
     FEW_RUNS,
     READINGS,
@@ -183,11 +183,9 @@ class Database:
 
     def close(self) -> None:
         """Release everything, unless a call that did not end uses it: DuckDB refuses to close then."""
-        if left_behind():
-            return
-        self._connection.close()
-        if self._described is not None:
-            self._described.close()
+        for connection in (self._connection, self._described):
+            if connection is not None and not left_behind():
+                connection.close()
 
     def install(self, library: Library, names: set[str]) -> set[str]:
         """Create the tables that the names rest on, and the views that they name; give the tables.
@@ -323,14 +321,6 @@ def empty_table(name: str) -> str:
     return f"create table {name} ({typed})"
 
 
-def _spill_folder() -> str:
-    """Where queries put what does not fit in memory; without a place for it they do with memory."""
-    try:
-        return f"{scratch_folder()}/queries"
-    except OSError:
-        return ""
-
-
 def _locked_connection(place: Place, limits: dict[str, str]) -> duckdb.DuckDBPyConnection:
     """A database in memory that can open only the warehouse's files; its settings are locked."""
     import duckdb
@@ -343,7 +333,7 @@ def _locked_connection(place: Place, limits: dict[str, str]) -> duckdb.DuckDBPyC
             "allow_community_extensions": False,
             "python_enable_replacements": False,
             "disabled_optimizers": SLOW_OPTIMIZERS,
-            "temp_directory": _spill_folder(),
+            "temp_directory": spill_folder(),
             **limits,
         },
     )

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from xlahouse.capture.errors import QueryError
+from xlahouse.capture.scratch import scratch_folder
 
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 UNITS |= {f"{unit}I": 1 << (10 * power) for power, unit in enumerate("KMGT", start=1)}
@@ -49,6 +50,14 @@ def parse_memory(text: str) -> int:
     if size < LEAST_MEMORY:
         raise QueryError(f"{text!r} is too little memory for a query; give at least 16MiB", "")
     return size
+
+
+def spill_folder() -> str:
+    """Where queries put what does not fit in memory; without a place for it they do with memory."""
+    try:
+        return f"{scratch_folder()}/queries"
+    except OSError:
+        return ""
 
 
 @contextmanager

@@ -142,7 +142,7 @@ def test_a_file_that_cannot_be_read_costs_itself(trace: Path, tmp_path: Path, na
 
 
 def test_an_archive_hides_no_fault_of_its_folder(tmp_path: Path) -> None:
-    """A trace under another name beside it was passed over, and nothing was said."""
+    """A trace under another name beside it was skipped, and nothing was said."""
     shutil.copy(CASES / "metadata_only.trace.json.gz", tmp_path / "a.json.gz")
     folder = tmp_path / "in"
     folder.mkdir()
