@@ -85,7 +85,7 @@ def _described(done: Compacted) -> str:
         files += f", now {done.after}"
     if done.filled:
         return f"{files}; {plural(done.filled, 'table')} got the columns of this version"
-    return files if done.after != done.before else f"{files}: as few as can be"
+    return files if done.after != done.before else f"{files}: as few as possible"
 
 
 def _pack(store: Store) -> bool:

@@ -121,7 +121,7 @@ def test_compact_fills_the_columns_and_says_so(
     root = without_flops(tmp_path / "w", "b")
     row = root / "tables" / "runs" / "b.parquet"
     pq.write_table(pq.ParquetFile(row).read().drop_columns(["options"]), row)
-    for said in ("; 1 table got the columns of this version", ": as few as can be"):
+    for said in ("; 1 table got the columns of this version", ": as few as possible"):
         assert run_command(monkeypatch, "compact", "b", "-w", root) == 0
         (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("b ")]
         assert line == f"b  b: 2 files{said}"
