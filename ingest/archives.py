@@ -198,17 +198,11 @@ def _said(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class _PackedFile:
-    """A regular file of an archive.
+    """A regular file of an archive."""
 
-    Attributes:
-        name: its path in the archive.
-        opened: opens its contents.
-        apart: whether damage within it leaves those after it readable.
-    """
-
-    name: str
-    opened: Callable[[], IO[bytes]]
-    apart: bool
+    name: str  # its path in the archive
+    opened: Callable[[], IO[bytes]]  # opens its contents
+    apart: bool  # damage within it leaves the files after it readable
 
 
 def _write(member: _PackedFile, into: str, own: str, room: _Room) -> str | None:

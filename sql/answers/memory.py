@@ -32,7 +32,7 @@ class Memory:
     """The largest allocator or compiled program of a run."""
 
     source: str  # allocator: measured; program: by the compiler's assignment
-    name: str
+    name: str  # allocator, or module of the program
     bytes: int  # the most that it held on a device
     device_bytes: int | None  # HBM of a device; None: its kind is not in the shipped table
 
