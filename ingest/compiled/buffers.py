@@ -32,6 +32,10 @@ class _Value:
         return self.first or 0, self.last or 0
 
 
+class DamagedBuffersError(ValueError):
+    """A BufferAssignment that cannot be decoded; its text says why."""
+
+
 def buffer_rows(
     program: Program, places: dict[int, int], scopes: Mapping[int, Scope]
 ) -> list[dict[str, object]]:
@@ -43,14 +47,14 @@ def buffer_rows(
         scopes: of instructions without an op_name, by id.
 
     Raises:
-        ValueError: its BufferAssignment cannot be read.
+        DamagedBuffersError: its BufferAssignment cannot be decoded.
     """
     if not program.buffers:
         return []
     try:
         assignment = buffer_assignment_of(program.buffers)
     except DecodeError as error:
-        raise ValueError(f"its BufferAssignment is damaged: {error}") from error
+        raise DamagedBuffersError(f"its BufferAssignment is damaged: {error}") from error
     values = {buffer.id: buffer for buffer in assignment.logical_buffers}
     defined: dict[int, dict[Index, int]] = {}
     for buffer in values.values():

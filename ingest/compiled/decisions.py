@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from xlahouse.ingest.compiled.backend_config import NOTHING, CompilerNotes, compiler_notes
-from xlahouse.ingest.compiled.buffers import buffer_rows
+from xlahouse.ingest.compiled.buffers import DamagedBuffersError, buffer_rows
 from xlahouse.ingest.compiled.executions import executions
 from xlahouse.ingest.compiled.program_memory import program_row
 from xlahouse.ingest.compiled.schedule import places
@@ -92,7 +92,9 @@ def decisions(programs: Iterable[Program], ops: pl.DataFrame, source: str) -> De
         try:
             own = buffer_rows(program, order, scopes)
         except Exception as error:
-            detail = f"{program.module}: {BUFFERS_UNREAD.meaning}: {type(error).__name__}: {error}"
+            foreseen = isinstance(error, DamagedBuffersError)
+            said = str(error) if foreseen else f"{type(error).__name__}: {error}"
+            detail = f"{program.module}: {BUFFERS_UNREAD.meaning}: {said}"
             issues.append(BUFFERS_UNREAD.found(source, detail=detail))
         buffers += own
         memory += [] if program.loose else [program_row(program, own)]

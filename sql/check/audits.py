@@ -105,11 +105,14 @@ AUDITS = (
     ),
     Audit(
         "self_time_fits_its_line",
-        "the self times of a line's ops exceed the time of the line, or one is negative",
+        "the self times of a line's ops exceed the time of the line, or one is not within its op's time",
         """
-        -- A plane may have several lines of one name, on each of which ops nest by themselves.
+        -- A plane may have several lines of one name, on each of which ops nest by themselves. Coverage
+        -- counts streams of one name, of a GPU, as one.
         with lines_of as (
-            select d.run_id, d.device_id, c.line, count(*) as lines
+            select
+                d.run_id, d.device_id, c.line, count(*) as lines,
+                bool_or(d.plane like '/device:GPU:%') as is_stream
             from coverage as c
             join devices as d on d.run_id = c.run_id and d.plane = c.plane
             group by d.run_id, d.device_id, c.line
@@ -120,9 +123,13 @@ AUDITS = (
         left join lines_of as l
             on l.run_id = o.run_id and l.device_id = o.device_id and l.line = o.line
         group by o.run_id, o.device_id, o.line
-        having sum(o.self_ps) > (max(o.start_ps + o.duration_ps) - min(o.start_ps))
-                * coalesce(max(l.lines), 1)
+        having (
+                sum(o.self_ps) > (max(o.start_ps + o.duration_ps) - min(o.start_ps))
+                    * coalesce(max(l.lines), 1)
+                and not coalesce(bool_or(l.is_stream), false)
+            )
             or min(o.self_ps) < 0
+            or max(o.self_ps - o.duration_ps) > 0
         """,
     ),
     Audit(

@@ -235,6 +235,30 @@ def test_fault_is_found(name: str, tmp_path: Path) -> None:
         assert len(run_audits(warehouse, [audit])) == 1
 
 
+def test_two_streams_of_one_name_are_sound(tmp_path: Path) -> None:
+    """Two kernels of 10 at once: coverage has one row for both streams."""
+    name = {"run_id": "r", "plane": "/device:GPU:0"}
+    kernel = {"device_id": 0, "line": "Stream #14", "start_ps": 0, "duration_ps": 10, "self_ps": 10}
+    tables = {
+        "devices": [{**name, "device_id": 0, "core": "gpu", "traced": True}],
+        "coverage": [{**name, "line": "Stream #14", "events_read": 2}],
+        "ops": [kernel, kernel],
+    }
+    (audit,) = (audit for audit in AUDITS if audit.name == "self_time_fits_its_line")
+    with Warehouse(write_warehouse(tmp_path, tables)) as warehouse:
+        assert run_audits(warehouse, [audit]) == []
+
+
+@pytest.mark.parametrize("own", [-1, 11])
+def test_a_self_time_beyond_its_op_is_found(own: int, tmp_path: Path) -> None:
+    """Beside an op that leaves enough time on the line."""
+    line = {"device_id": 0, "line": "XLA Ops", "duration_ps": 10}
+    ops = [{**line, "start_ps": 0, "self_ps": own}, {**line, "start_ps": 90, "self_ps": 10}]
+    (audit,) = (audit for audit in AUDITS if audit.name == "self_time_fits_its_line")
+    with Warehouse(write_warehouse(tmp_path, {"ops": ops})) as warehouse:
+        assert len(run_audits(warehouse, [audit])) == 1
+
+
 def test_a_device_without_steps_beside_one_with_steps_is_sound(tmp_path: Path) -> None:
     """Kernels outside every step: no row of step_time, load_balance, comm_compute or mfu is theirs."""
     told = {"category": "compute", "start_ps": 0, "duration_ps": 10, "self_ps": 10}

@@ -170,7 +170,9 @@ def test_damage_to_the_assignment_costs_only_the_buffers():
     module.proto.buffer_assignment = b"\x0a\xff"
     found, [(code, message)] = findings(module)
     assert code == "buffers_unread"
-    assert message.startswith("jit_f: the places of a program's values in memory cannot be read: ")
+    assert message.startswith(
+        "jit_f: the places of a program's values in memory cannot be read: its BufferAssignment is damaged: "
+    )
     assert found.buffers == []
     assert found.instructions.height == 4
 
