@@ -110,12 +110,19 @@ def _bounds(rows: pl.DataFrame) -> list[str]:
     programs = rows.unique("program", keep="first", maintain_order=True)
     known = programs.drop_nulls(["program_math_ps", "program_hbm_ps"])
     return [
-        f"At the chip's peaks {name} takes at least {show_ps(math)} of math and"
-        f" {show_ps(hbm)} of HBM traffic, copies to VMEM included."
+        _bound(name, math, hbm)
         for name, math, hbm in known.select(
             "program", "program_math_ps", "program_hbm_ps"
         ).iter_rows()
     ]
+
+
+def _bound(name: str, math_ps: float, hbm_ps: float) -> str:
+    least, rest = (f"{show_ps(math_ps)} of math and ", "") if math_ps else ("", "; it has no math")
+    return (
+        f"At the chip's peaks {name} takes at least {least}{show_ps(hbm_ps)} of HBM traffic,"
+        f" copies to VMEM included{rest}."
+    )
 
 
 def why_empty(facts: PageFacts) -> str:

@@ -31,14 +31,14 @@ def buffer(allocation, kind, size, first, last, scope=None):
     }  # fmt: skip
 
 
-def store(source="compiled", temporary=2 * GIB, kind="TPU v6 lite"):
+def store(source="compiled", temporary=2 * GIB, kind="TPU v6 lite", flops=918 * 10**9):
     """A decode program of 20 GiB of weights and 8 of cache, with a temporary value from place 3 to 5."""
     instructions = [
         {"run_id": "r", "world": 0, "program_id": 7, "module": "m", "op": op, "opcode": "fusion",
          "component": component, "schedule_index": place, "executions": 2,
-         "estimated_cycles": cycles, "flops": flops, "hbm_bytes": size}
-        for place, (op, component, cycles, flops, size) in enumerate(
-            [("a", "mlp", 300, 918 * 10**9, 0), ("b", None, 100, 0, 0),
+         "estimated_cycles": cycles, "flops": count, "hbm_bytes": size}
+        for place, (op, component, cycles, count, size) in enumerate(
+            [("a", "mlp", 300, flops, 0), ("b", None, 100, 0, 0),
              ("c", "head", None, 0, 32 * 10**8), ("d", None, None, 0, 0)]
         )
     ]  # fmt: skip
@@ -155,6 +155,10 @@ def test_the_most_expensive_instructions():
         "At the chip's peaks decode takes at least 2.00 ms of math and 4.00 ms of HBM"
         " traffic, copies to VMEM included.",
     ]
+    assert plain(filled(store(flops=0), cost.PANEL, "r").notes)[-1] == (
+        "At the chip's peaks decode takes at least 4.00 ms of HBM traffic, copies to VMEM included;"
+        " it has no math."
+    )
 
 
 def test_bytes_have_rows_and_times_have_the_reason():
