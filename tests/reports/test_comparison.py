@@ -12,7 +12,7 @@ from tests.reports.over_runs import RUNS, rows_of, run
 from tests.reports.vega_lite import assert_valid, data, layers
 from xlahouse.reports.charts.panel import fill
 from xlahouse.reports.panels.runs import comparison, comparison_why, study
-from xlahouse.reports.panels.runs.setups import shared_words
+from xlahouse.reports.panels.runs.setups import best_setups, left_out, shared_words
 
 MS = 1_000_000_000  # picoseconds
 
@@ -307,3 +307,21 @@ def test_words_that_all_workloads_share_are_said_once():
     assert shared_words(pl.DataFrame({"family": families})) == ("m", "bf16")
     assert shared_words(pl.DataFrame({"family": families[:1]})) == ("m", "16 + 4 tokens", "bf16")
     assert shared_words(pl.DataFrame({"family": pl.Series([], dtype=pl.String)})) == ()
+
+
+def test_charts_have_the_setups_of_the_highest_rates():
+    """Of 45 setups the five slowest have no bar; the bars keep the order of the rows."""
+    rates = [float(number % 9 * 5 + number // 9) for number in range(45)]  # 0 to 44, out of order
+    rows = pl.DataFrame(
+        {
+            "setup_key": [f"s{number}" for number in range(45)],
+            "label": [f"tp{number}" for number in range(45)],
+            "batch_size": [8] * 45,
+            "family": ["f"] * 45,
+            "chip_tokens_per_s": rates,
+        }
+    )
+    drawn = best_setups(rows)
+    assert drawn["label"].to_list() == [f"tp{n}" for n, rate in enumerate(rates) if rate >= 5]
+    (note,) = left_out(rows)
+    assert note.startswith("A chart has at most 40 setups, the ones with the most output tokens/s")

@@ -27,6 +27,7 @@ from xlahouse.reports.panels.runs.decision_charts import (
     pareto,
 )
 from xlahouse.reports.panels.runs.setups import (
+    CHIP_RATE,
     MEMBERS_SQL,
     coverage,
     families,
@@ -105,9 +106,7 @@ SQL = f"""{MEMBERS_SQL.strip()}, measured as (
         median(ttft_s) as ttft_s,
         median(tpot_s) as tpot_s,
         median(output_tokens_per_s) as output_tokens_per_s,
-        median(
-            coalesce(output_tokens_per_s_per_chip, output_tokens_per_s / nullif(device_count, 0))
-        ) as chip_tokens_per_s,
+        {CHIP_RATE} as chip_tokens_per_s,
         case when count(output_tokens_per_s) > 1
             then (max(output_tokens_per_s) - min(output_tokens_per_s))
                 / nullif(median(output_tokens_per_s), 0) end as spread_ratio,

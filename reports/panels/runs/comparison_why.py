@@ -30,14 +30,15 @@ from xlahouse.reports.charts.units import (
 )
 from xlahouse.reports.panels.runs.setups import (
     MEMBERS_SQL,
+    RATED_SQL,
+    best_setups,
     coverage,
     families,
-    first_setups,
     left_out,
 )
 from xlahouse.reports.panels.time.time_split import SHARE_SUMS, long_shares
 
-STEP_TIME_SQL = f"""{MEMBERS_SQL.strip()}
+STEP_TIME_SQL = f"""{MEMBERS_SQL.strip()}, {RATED_SQL}
 select
     family,
     subject,
@@ -45,11 +46,13 @@ select
     label,
     setup_key,
     phase,
+    max(chip_tokens_per_s) as chip_tokens_per_s,
     cast(sum(device_steps) as bigint) as steps,
     {SHARE_SUMS},
     sum(window_ps) / nullif(sum(device_steps), 0) as step_ps
 from comm_compute_v2
 inner join members using (run_id)
+left join rated using (setup_key)
 where phase in ('prefill', 'decode')
 group by family, subject, batch_size, label, setup_key, phase
 order by family, phase desc, batch_size, step_ps, label, setup_key
@@ -65,7 +68,7 @@ STEP_TIME_COLUMNS = (
 )
 
 # Bytes of a setup's runs over their devices' steps: comparable however many requests a run had.
-WIRE_SQL = f"""{MEMBERS_SQL.strip()}, steps as (
+WIRE_SQL = f"""{MEMBERS_SQL.strip()}, {RATED_SQL}, steps as (
     select setup_key, phase, sum(device_steps) as steps
     from comm_compute_v2
     inner join members using (run_id)
@@ -97,11 +100,13 @@ select
     axis,
     collectives,
     wire_bytes,
+    chip_tokens_per_s,
     cast(steps as bigint) as steps,
     wire_bytes / nullif(steps, 0) as step_bytes,
     collectives / nullif(steps, 0) as step_collectives
 from sums
 left join steps on steps.setup_key = sums.setup_key and steps.phase = sums.phase
+left join rated on rated.setup_key = sums.setup_key
 order by family, sums.phase desc, batch_size, label, sums.setup_key, axis
 """
 
@@ -208,7 +213,7 @@ def wire_figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
 def _by_family_and_phase(rows: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
     for family, whole in families(rows) if len(rows) else ():
         # Rows have the phases in this order, too.
-        for phase, part in by_phase(first_setups(whole)):
+        for phase, part in by_phase(best_setups(whole)):
             yield family, phase, part
 
 
