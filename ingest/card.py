@@ -7,8 +7,9 @@ import math
 from dataclasses import dataclass, field
 
 import msgspec
+from msgspec.structs import replace
 
-from xlahouse.capture.card import Parallelization, WorkloadCard, stated
+from xlahouse.capture.card import NetworkTopo, Parallelization, WorkloadCard, stated
 from xlahouse.capture.card_file import checked_card, read_card
 from xlahouse.capture.errors import ManifestError
 from xlahouse.capture.manifest import MeshAxis, check_mesh_size
@@ -20,6 +21,7 @@ from xlahouse.ingest.events.codes_of_files import (
 )
 from xlahouse.ingest.events.files import read_small
 from xlahouse.ingest.events.issues import Issue
+from xlahouse.ingest.tables.run_row import digest_of
 
 # Major to minor, as frameworks nest their meshes: a card does not state the order.
 _CARD_AXES = {
@@ -202,9 +204,22 @@ def _setup(row: dict[str, object], card: WorkloadCard) -> dict[str, str]:
     """Runs whose cards make the same choices are repeats of one setup."""
     if row.get("setup") is not None:
         return {}
-    chosen = {name: value for name, value in stated(card).items() if name not in _NO_SETUP}
-    raw = msgspec.json.encode(chosen, order="deterministic")
-    return {"setup": hashlib.sha256(raw).hexdigest()[:12]}
+    return {
+        "setup": _digest_of(card),
+        "setup_besides_mesh": _digest_of(_besides_mesh(card)),
+    }
+
+
+def _besides_mesh(card: WorkloadCard) -> WorkloadCard:
+    """The card without its mesh, its number of devices and their network."""
+    executor = replace(card.executor, model_plan_parallelization=Parallelization())
+    spec = replace(card.workload.hardware.xpu_spec, total_count=None, count_per_node=None)
+    hardware = replace(card.workload.hardware, network_topo=NetworkTopo(), xpu_spec=spec)
+    return replace(card, executor=executor, workload=replace(card.workload, hardware=hardware))
+
+
+def _digest_of(card: WorkloadCard) -> str:
+    return digest_of({name: value for name, value in stated(card).items() if name not in _NO_SETUP})
 
 
 def _agree(known: object, value: object) -> bool:

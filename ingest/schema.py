@@ -13,7 +13,7 @@ from xlahouse.ingest.schema_programs import PROGRAMS
 from xlahouse.ingest.schema_runs import RUNS
 
 LAYOUT_VERSION = 1
-INGEST_VERSION = 17
+INGEST_VERSION = 18
 
 TABLES = (*RUNS, *DEVICES, *PROGRAMS, *FINDINGS, *PREDICTED)
 BY_NAME = {table.name: table for table in TABLES}

@@ -18,6 +18,7 @@ framework_versions str JSON object of package versions
 model str model
 model_family str architecture, such as qwen3
 setup str hash of all settings except the repeat
+setup_besides_mesh str the same without the mesh and all that follows from it; NULL in runs of older versions
 layers int layers of the model
 hidden_size int width of the residual stream
 dtype str type of weights and activations

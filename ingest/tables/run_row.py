@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+from typing import Any
 
 import msgspec
 
@@ -53,6 +54,9 @@ _CHOSEN = (
     "flags",
     "stage_layers",
 )
+# Of these, the ones that grow or shrink with the mesh; microbatches are compared by themselves.
+_OF_MESH = ("mesh", "device_count", "microbatches", "stage_layers")
+_FLAG_OF_MESH = "CPU_NUM_DEVICES"
 # The same of the plan's entry for the experiment, which also holds its name and repeat.
 _CHOSEN_IN_PLAN = ("capacity_factor", "scopes")
 # And of a server's.
@@ -110,6 +114,7 @@ def run_row(
             "framework_versions": msgspec.json.encode(manifest.framework_versions).decode(),
             "mesh": [{"axis": axis.axis, "size": axis.size} for axis in manifest.mesh],
             "setup": setup_of(manifest),
+            "setup_besides_mesh": setup_besides_mesh_of(manifest),
             "workload": "inference",
             "iterations": _passes(manifest) or None,
             "manifest": raw_manifest.decode(),
@@ -123,15 +128,36 @@ def run_row(
 
 def setup_of(manifest: Manifest) -> str:
     """12 hex digits that repeats of the same setup share."""
+    return digest_of(_choices(manifest))
+
+
+def setup_besides_mesh_of(manifest: Manifest) -> str:
+    """12 hex digits that setups share which differ in the mesh and what follows from it alone."""
+    facts = _choices(manifest)
+    flags = {name: text for name, text in facts["flags"].items() if name != _FLAG_OF_MESH}
+    return digest_of(
+        {name: facts[name] for name in facts if name not in _OF_MESH} | {"flags": flags}
+    )
+
+
+def digest_of(facts: dict[str, Any]) -> str:
+    """12 hex digits that equal facts share, in whatever order."""
+    return hashlib.sha256(msgspec.json.encode(facts, order="deterministic")).hexdigest()[:12]
+
+
+def _choices(manifest: Manifest) -> dict[str, Any]:
     facts = {name: msgspec.to_builtins(getattr(manifest, name)) for name in _CHOSEN}
     facts |= {name: manifest.plan_entry.get(name) for name in _CHOSEN_IN_PLAN}
     if manifest.plan_entry.get("serving") is not None:
         facts |= {f"plan_{name}": manifest.plan_entry.get(name) for name in _CHOSEN_OF_SERVER}
     # torch_xla writes blanks around the flags that it adds
     facts["flags"] = {name: " ".join(text.split()) for name, text in manifest.flags.items()}
-    if manifest.dispatch_depth is not None:  # older manifests lack it, and keep their setup
+    # Older manifests lack these, and keep their setup.
+    if manifest.dispatch_depth is not None:
         facts["dispatch_depth"] = manifest.dispatch_depth
-    return hashlib.sha256(msgspec.json.encode(facts, order="deterministic")).hexdigest()[:12]
+    if manifest.plan_entry.get("key_block") is not None:
+        facts["key_block"] = manifest.plan_entry["key_block"]
+    return facts
 
 
 def _passes(manifest: Manifest) -> int:

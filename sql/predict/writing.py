@@ -40,8 +40,11 @@ class Prediction(NamedTuple):
 
 def run_id_of(parent_run_id: str, change: str) -> str:
     """The id of a prediction: a hash of parent, change and engine."""
-    text = f"{parent_run_id}\n{change}\n{ENGINE_VERSION}\n{INGEST_VERSION}"
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return _digest(parent_run_id, change, ENGINE_VERSION, INGEST_VERSION)
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:12]
 
 
 def predict_run(parent: Parent, change: Change, name: str | None) -> Prediction:
@@ -133,7 +136,7 @@ def _issues(parent: Parent, change: str) -> pl.DataFrame:
 
 def _row(parent: Parent, run_id: str, name: str, change: str, later: int) -> dict[str, object]:
     row = parent.row
-    setup = f"{row['setup'] or row['run_id']}\n{change}"
+    besides_mesh = row.get("setup_besides_mesh")  # older runs have none
     return dict(row) | {
         "run_id": run_id,
         "name": name,
@@ -141,7 +144,8 @@ def _row(parent: Parent, run_id: str, name: str, change: str, later: int) -> dic
         "parent_run_id": row["run_id"],
         "change": change,
         # One setup's predictions with different changes are not repeats of each other.
-        "setup": hashlib.sha256(setup.encode()).hexdigest()[:12],
+        "setup": _digest(row["setup"] or row["run_id"], change),
+        "setup_besides_mesh": besides_mesh and _digest(besides_mesh, change),
         "source_files": [],
         "duration_ps": None if row["duration_ps"] is None else row["duration_ps"] + later,
         "measured_ttft_s": None,

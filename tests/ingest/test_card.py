@@ -245,6 +245,28 @@ def test_runs_whose_cards_choose_the_same_are_repeats(tmp_path):
     assert all(setups)
 
 
+def test_cards_that_differ_in_the_mesh_alone_have_one_setup_besides_it(tmp_path):
+    """Two devices along tp or along fsdp, on one host or two; another batch is another setup."""
+    rows = []
+    for number, text in enumerate(
+        (
+            CARD,
+            CARD.replace("dp_shard: 1, tp: 2", "dp_shard: 2, tp: 1").replace(
+                "total_count: 2", "total_count: 2, count_per_node: 1"
+            ),
+            CARD.replace("batch_size: 8", "batch_size: 9"),
+        )
+    ):
+        folder = tmp_path / f"in{number}"
+        write(folder / "h.xplane.pb", tpu_trace())
+        (folder / "card.yaml").write_text(text)
+        ingest_paths([str(folder)], str(tmp_path / f"wh{number}"))
+        rows.append(run_row(tmp_path / f"wh{number}"))
+    assert len({row["setup"] for row in rows}) == 3
+    tensor, sharded, batch = (row["setup_besides_mesh"] for row in rows)
+    assert tensor == sharded != batch
+
+
 def test_a_mesh_of_more_devices_than_any_machine_has_is_left_out():
     """Where the trace does not say how many there are."""
     row, problem = _mesh(Parallelization(dp_shard=4096, tp=4096), {})

@@ -15,7 +15,7 @@ from xlahouse.capture.compiled_facts import ChipPlace, Compiled, CompiledRun
 from xlahouse.capture.manifest import MeshAxis, decode_manifest
 from xlahouse.capture.plan import Experiment
 from xlahouse.capture.run.record import framework_versions
-from xlahouse.ingest.tables.run_row import setup_of
+from xlahouse.ingest.tables.run_row import setup_besides_mesh_of, setup_of
 
 CASES = Path(__file__).parents[2] / "cases" / "setup"
 
@@ -34,27 +34,54 @@ def test_two_real_repeats_are_one_setup(repeats):
     assert setup_of(first) == setup_of(second)
 
 
-@pytest.mark.parametrize(
-    "chosen",
-    [
-        {"model_config": {"num_hidden_layers": 5}},
-        {"weights": "random:1"},
-        {"dtype": "bfloat16"},
-        {"batch_size": 8},
-        {"microbatches": 2},
-        {"prompt_tokens": 17},
-        {"output_tokens": 9},
-        {"mesh": [MeshAxis("tp", 2)]},
-        {"device_kind": "TPU v6 lite"},
-        {"framework_versions": {"torch": "2.10"}},
-        {"flags": {"XLA_FLAGS": ""}},
-        {"plan_entry": {"capacity_factor": 1.25}},
-        {"plan_entry": {"scopes": []}},
-        {"dispatch_depth": 1},
-    ],
-)
+BESIDES_MESH = [
+    {"model_config": {"num_hidden_layers": 5}},
+    {"weights": "random:1"},
+    {"dtype": "bfloat16"},
+    {"batch_size": 8},
+    {"prompt_tokens": 17},
+    {"output_tokens": 9},
+    {"device_kind": "TPU v6 lite"},
+    {"framework_versions": {"torch": "2.10"}},
+    {"flags": {"XLA_FLAGS": ""}},
+    {"plan_entry": {"capacity_factor": 1.25}},
+    {"plan_entry": {"scopes": []}},
+    {"plan_entry": {"key_block": 512}},
+    {"dispatch_depth": 1},
+]
+OF_MESH = [
+    {"mesh": [MeshAxis("tp", 2)]},
+    {"microbatches": 2},
+    {"device_count": 8},
+    {"stage_layers": [[0], [1]]},
+]
+
+
+@pytest.mark.parametrize("chosen", BESIDES_MESH + OF_MESH)
 def test_each_choice_is_part_of_a_setup(repeats, chosen):
-    assert setup_of(msgspec.structs.replace(repeats[0], **chosen)) != setup_of(repeats[0])
+    base = repeats[0]
+    if "plan_entry" in chosen:
+        chosen = {"plan_entry": base.plan_entry | chosen["plan_entry"]}
+    assert setup_of(msgspec.structs.replace(base, **chosen)) != setup_of(base)
+
+
+@pytest.mark.parametrize("chosen", BESIDES_MESH)
+def test_each_other_choice_is_part_of_a_setup_besides_its_mesh(repeats, chosen):
+    base = repeats[0]
+    if "plan_entry" in chosen:
+        chosen = {"plan_entry": base.plan_entry | chosen["plan_entry"]}
+    other = msgspec.structs.replace(base, **chosen)
+    assert setup_besides_mesh_of(other) != setup_besides_mesh_of(base)
+
+
+@pytest.mark.parametrize("chosen", OF_MESH)
+def test_the_mesh_is_no_part_of_a_setup_besides_it(repeats, chosen):
+    """Captures on this machine set the number of virtual devices by a variable."""
+    base = repeats[0]
+    count = {"flags": base.flags | {"CPU_NUM_DEVICES": "8"}}
+    other = msgspec.structs.replace(base, **(chosen | count))
+    assert setup_besides_mesh_of(other) == setup_besides_mesh_of(base)
+    assert setup_besides_mesh_of(repeats[1]) == setup_besides_mesh_of(base)
 
 
 SERVED = {"serving": {"policy": "mixed"}, "requests": 4, "prompt_tokens": 8, "output_tokens": 4}
