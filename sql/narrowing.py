@@ -20,7 +20,13 @@ ACROSS_RUNS = frozenset(
     f"{view}_v{version}"
     for view in ("run_comparison", "scaling", "setup_summary")
     for version in (1, 2)
-) | {"op_diff_v1", "predicted_step_v1", "prediction_error_v1", "traffic_compatibility_v1"}
+) | {
+    "scaling_v3",
+    "op_diff_v1",
+    "predicted_step_v1",
+    "prediction_error_v1",
+    "traffic_compatibility_v1",
+}
 # their `name` is the run's
 NAMED = frozenset({"runs", "run_summary", "run_summary_v1", "run_summary_v2"})
 JOINS = {"INNER", "LEFT"}

@@ -11,10 +11,13 @@ from xlahouse.reports.charts.panel import fill
 from xlahouse.reports.panels.runs import scaling
 
 
-def grown(axis: str, size: int, rate: float | None, other: str = "") -> dict[str, Any]:
+def grown(
+    axis: str, size: int, rate: float | None, other: str = "", settings: str | None = "s"
+) -> dict[str, Any]:
     ratio = None if rate is None else rate / 100
     return {
         "model": "qwen",
+        "setup_besides_mesh": settings,
         "axis": axis,
         "other_axes": other,
         "size": size,
@@ -41,7 +44,7 @@ def test_scaling_is_drawn_beside_the_ideal(facts_over_runs: Any) -> None:
         grown("dp", 2, None),
     ]
     store = Store(
-        {"runs": RUNS, "scaling_v2": [*rows, grown("tp", 2, 120.0, "pp2") | {"run_id": "z"}]}
+        {"runs": RUNS, "scaling_v3": [*rows, grown("tp", 2, 120.0, "pp2") | {"run_id": "z"}]}
     )
     found = rows_of(store, scaling.PANEL)
     # run z is not on the page
@@ -68,7 +71,7 @@ def test_lines_that_end_together_share_a_name(facts_over_runs: Any) -> None:
     rows = [
         row for axis, rate in rates.items() for row in (grown(axis, 1, 100.0), grown(axis, 2, rate))
     ]
-    found = rows_of(Store({"runs": RUNS, "scaling_v2": rows}), scaling.PANEL)
+    found = rows_of(Store({"runs": RUNS, "scaling_v3": rows}), scaling.PANEL)
     section = fill(scaling.PANEL, found, facts_over_runs)
     assert_valid(section)
     names = data(section.figures[1].spec, 2)
@@ -76,3 +79,28 @@ def test_lines_that_end_together_share_a_name(facts_over_runs: Any) -> None:
         ("tp and 1 more", 0.5),
         ("pp", 0.44),
     ]
+
+
+def test_settings_that_differ_besides_the_mesh_have_charts_of_their_own(
+    facts_over_runs: Any,
+) -> None:
+    """Runs a1 and a2 with settings s, b1 with t: two pairs of charts. A run of an older version has none."""
+    rows = [
+        grown("tp", 1, 100.0),
+        grown("tp", 2, 150.0) | {"run_id": "a2"},
+        grown("tp", 1, 100.0, settings="t") | {"run_id": "b1"},
+        grown("tp", 2, 180.0, settings="t") | {"run_id": "b1"},
+        grown("tp", 2, None, settings=None) | {"run_id": "c1"},
+    ]
+    found = rows_of(Store({"runs": RUNS, "scaling_v3": rows}), scaling.PANEL)
+    subjects = found["subject"].unique(maintain_order=True).to_list()
+    assert [subject.partition(" (")[2] for subject in subjects] == [
+        "settings of name a1)",
+        "settings of name b1)",
+        "settings of name c1)",
+    ]
+    section = fill(scaling.PANEL, found, facts_over_runs)
+    assert_valid(section)
+    assert len(section.figures) == 4
+    (note,) = [note for note in section.notes if note.startswith("Not compared")]
+    assert "1 size of runs that an older xlahouse ingested" in note.replace("\u00a0", " ")

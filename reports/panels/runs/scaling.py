@@ -22,9 +22,22 @@ from xlahouse.reports.charts.theme import INK, colour, finish, legend_columns
 from xlahouse.reports.charts.units import plural
 from xlahouse.reports.panels.runs.setups import WORKLOAD, virtual_note
 
+# A workload whose runs differ in more than the mesh is one for each of their settings, named by a run.
 SQL = f"""
+with named as (
+    select
+        scaling_v3.*,
+        {WORKLOAD} as workload,
+        coalesce(setup_besides_mesh, run_id) as setting,
+        coalesce(name, run_id) as run_name
+    from scaling_v3
+    inner join (select run_id, name from runs) using (run_id)
+    where list_contains($runs, run_id)
+)
 select
-    {WORKLOAD} as subject,
+    workload || case when count(distinct setting) over (partition by workload) > 1
+        then ' (settings of ' || min(run_name) over (partition by workload, setting) || ')'
+        else '' end as subject,
     axis,
     coalesce(
         nullif(
@@ -45,9 +58,9 @@ select
     output_tokens_per_s,
     chip_tokens_per_s,
     speedup_ratio,
-    efficiency_ratio
-from scaling_v2
-where list_contains($runs, run_id)
+    efficiency_ratio,
+    setup_besides_mesh is not null as known_settings
+from named
 order by subject, axis, other_axes, size
 """
 
@@ -181,6 +194,12 @@ def notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
     known = grown(rows)
     if known.is_empty():
         found.append("Not drawn: no axis has a rate at two sizes with all else the same.")
+    unknown = rows.filter(~pl.col("known_settings")).height
+    if unknown:
+        found.append(
+            f"Not compared: {plural(unknown, 'size')} of runs that an older xlahouse ingested, whose "
+            "settings besides the mesh are not known; `xlahouse ingest TRACES` again states them."
+        )
     if rows["chip_tokens_per_s"].is_null().all():
         found.append("A chip's rate is not known: the number of devices per chip is not recorded.")
     if known["subject"].n_unique() > MAX_SCALING_WORKLOADS:
@@ -196,7 +215,7 @@ def notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
 PANEL: Panel[Sequence[PageFacts]] = Panel(
     key="scaling",
     title="Speed-up and efficiency",
-    lede="One mesh axis grows and all else stays the same, the batch too (strong scaling). "
+    lede="One mesh axis grows and all other settings stay the same, the batch too (strong scaling). "
     "Speed-up: output tokens/s relative to the smallest of two sizes or more with a known rate. "
     "Efficiency: speed-up over the growth in devices. Rates are medians over the runs "
     "of a size. m4: 4 microbatches; a run without a pipeline is size 1 for each number "

@@ -13,7 +13,7 @@ from xlahouse.reports.charts.units import plural
 _TOKENS = """coalesce(cast(prompt_tokens as varchar), '?') || ' + '
             || coalesce(cast(output_tokens as varchar), '?') || ' tokens'"""
 _BATCH = "'batch ' || coalesce(cast(batch_size as varchar), 'unknown')"
-# What a setup does, for people: columns of `runs`, which scaling_v2 has too.
+# What a setup does, for people: columns of `runs`, which scaling_v3 has too.
 WORKLOAD = f"""concat_ws(
             ', ', coalesce(model, 'unknown model'), {_BATCH}, {_TOKENS}, dtype, device_kind
         )"""

@@ -8,6 +8,7 @@ from statistics import median
 
 from tests.synth.answers.traffic import together
 from tests.synth.describe import Run
+from tests.synth.model import config
 from tests.synth.summaries import middle, run_summary
 from tests.synth.times import latency
 from tests.synth.traffic import Row
@@ -114,9 +115,9 @@ def run_comparison(runs: Runs) -> Iterable[Row]:
 
 
 def scaling(runs: Runs) -> list[Row]:
-    """Rows of scaling_v2: runs of one workload along each axis that some of them have."""
+    """Rows of scaling_v3: runs that differ in the mesh alone, along each axis that some of them have."""
     rows = []
-    for ours in together(runs.items(), lambda item: _workload(item[1][0])).values():
+    for ours in together(runs.items(), lambda item: _besides_mesh(item[1][0])).values():
         wide = {axis for _, (run, _) in ours for axis, size in run.mesh if size > 1}
         for axis in wide:
             rows += _along(axis, ours)
@@ -143,9 +144,9 @@ def _microbatches(run: Run) -> int:
     return CHOICES["microbatches"](run)
 
 
-def _workload(run: Run) -> tuple:
-    names = ("dtype", "batch_size", "prompt_tokens", "output_tokens")
-    return tuple(CHOICES[name](run) for name in names)
+def _besides_mesh(run: Run) -> tuple:
+    names = CHOICES.keys() - {"parallelism", "microbatches", "device_count"}
+    return *(CHOICES[name](run) for name in sorted(names)), run.hidden, str(config(run))
 
 
 def _others(run: Run, axis: str) -> str:

@@ -28,14 +28,21 @@ def test_ccl_bench(ingested):
     assert_same(ingested.rows("select * from ccl_bench_v2"), expected, ["metric", "value"])
 
 
-@pytest.mark.parametrize("view", [setup_summary, run_comparison, scaling])
-def test_runs_side_by_side(synthetic_runs, view):
+@pytest.mark.parametrize(
+    ("name", "view"),
+    [
+        ("setup_summary_v2", setup_summary),
+        ("run_comparison_v2", run_comparison),
+        ("scaling_v3", scaling),
+    ],
+)
+def test_runs_side_by_side(synthetic_runs, name, view):
     warehouse = next(iter(synthetic_runs.values())).warehouse
     setups = dict(warehouse.query("select run_id, setup from runs").rows)
     runs = {one.run_id: (one.run, setups[one.run_id]) for one in synthetic_runs.values()}
     some_repeat = len(set(setups.values())) < len(setups)
     assert some_repeat or len(synthetic_runs) < len(RUNS)
     expected = list(view(runs))
-    found = warehouse.query(f"select * from {view.__name__}_v2").dicts()
+    found = warehouse.query(f"select * from {name}").dicts()
     columns = list(expected[0]) if expected else []  # one run alone has no pair
     assert_same(found, expected, columns)
