@@ -119,15 +119,14 @@ def _batch(theirs: Connection, numbers: list[int], plan: Plan, place: Path) -> N
 
     root = place / "w"
     shutil.rmtree(root, ignore_errors=True)
-    theirs.send(numbers[0])
     traces: list[Mutant] = []
     for number in numbers:
+        theirs.send(number)
         draw = random.Random(f"mutant {number}")
         kind = stores.kind_of(draw)
         if kind in KINDS:
             traces.append(mutant(number, kind, draw))
             continue
-        theirs.send(number)
         with Measured() as measured:
             faults = stores.faults(kind, place / "store", draw)
         theirs.send(found(number, kind, faults, measured))

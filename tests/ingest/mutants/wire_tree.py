@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from tests.ingest.build import varint
 from tests.ingest.damage import damage
@@ -13,6 +14,7 @@ from tests.ingest.mutants import hostile
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 _DEEPEST = 30
 _MOST_FIELD = 1 << 12  # a larger field number means that bytes are not a message
+_MOST_FIELDS = 1 << 20  # of a mutated message
 
 
 @dataclass
@@ -104,6 +106,9 @@ def mutated(raw: bytes, draw: random.Random) -> bytes:
         change, seed = draw.choice(_CHANGES), draw.randrange(1 << 32)
         for owner, field in chosen:
             change(owner, field, [each for _, each in alike], random.Random(seed))
+        # Repeats of what was repeated: fields that share a message multiply.
+        if sum(1 for _ in islice(_places(fields), _MOST_FIELDS)) == _MOST_FIELDS:
+            return damage(raw, draw)
     return serialize(fields)
 
 
