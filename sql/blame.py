@@ -23,6 +23,13 @@ LESS = "filter or aggregate more, or allow more memory"
 STATEMENTS = ("select", "from", "with", "describe", "show", "summarize", "explain", "values")
 
 
+def engine_errors() -> tuple[type[Exception], ...]:
+    """DuckDB's errors; a message that quotes damaged text is no UTF-8, and fails as such in Python."""
+    import duckdb
+
+    return duckdb.Error, UnicodeDecodeError
+
+
 @contextmanager
 def blame(sql: str) -> Iterator[None]:
     """Raise DuckDB's errors as ours.
@@ -51,7 +58,9 @@ def blame(sql: str) -> Iterator[None]:
     except (duckdb.IOException, duckdb.PermissionException) as error:
         # No query that gets this far names a file, so the file is the warehouse's.
         raise blame_file(error) from error
-    except (duckdb.Error, OSError) as error:
+    except OSError as error:
+        raise explain_error(error, sql) from error
+    except engine_errors() as error:
         raise explain_error(error, sql) from error
 
 

@@ -12,6 +12,7 @@ from xlahouse.capture.errors import DamagedFileError, WarehouseError, one_line
 from xlahouse.ingest.events.files import open_fs, read_parquet
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION
 from xlahouse.ingest.store.run_index import row_path
+from xlahouse.sql.blame import engine_errors
 from xlahouse.sql.listing import Listing, run_of
 from xlahouse.sql.types import quote
 
@@ -37,21 +38,19 @@ def damaged_file(
         files: of the tables that the query reads.
         connection: to read each file by itself, where the error names none.
     """
-    import duckdb
-
     text = str(error)
     named = next((file for file in files if file in text), None)
     if (
         named is not None
         or _OF_QUERIES.match(text)
-        or not isinstance(error, duckdb.Error | OSError)
+        or not isinstance(error, (*engine_errors(), OSError))
     ):
         return named
     for file in files:
         try:
             reading = f"select max(hash(t)) from read_parquet({quote(file)}) as t"
             connection.execute(reading).fetchall()
-        except duckdb.Error:
+        except engine_errors():
             return file
     return None
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import DamagedFileError, WarehouseError
-from xlahouse.sql.blame import blame_file, headline
+from xlahouse.sql.blame import blame_file, engine_errors, headline
 from xlahouse.sql.describing import create_all, create_tables
 from xlahouse.sql.interrupt import left_behind
 from xlahouse.sql.library import RUN_SETTINGS, TABLES, Library
@@ -250,7 +250,7 @@ class Database:
                 self._connection.execute(f"create view {name} as {self._split_by_version(name)}")
             except duckdb.BinderException:
                 self._split_table(name)
-        except duckdb.Error as error:
+        except engine_errors() as error:
             self.blame(error, [name])
             raise blame_file(error) from error
 
@@ -264,7 +264,7 @@ class Database:
             raise WarehouseError(
                 f"{name}: {headline(error)}; an older ingest wrote it: ingest again"
             ) from error
-        except duckdb.Error as error:
+        except engine_errors() as error:
             raise blame_file(error) from error
         self._installed.add(name)
 
@@ -274,13 +274,11 @@ class Database:
 
     def _execute(self, sql: str, times: int) -> None:
         """Execute a statement, again where a file that it reads was replaced meanwhile."""
-        import duckdb
-
         for left in reversed(range(times)):
             try:
                 self._connection.execute(sql)
                 return
-            except duckdb.Error:
+            except engine_errors():
                 if not left:
                     raise
 

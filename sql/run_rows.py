@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION
 from xlahouse.ingest.store.run_index import INDEX, STAMP, row_path
+from xlahouse.sql.blame import engine_errors
 from xlahouse.sql.place import Place
 from xlahouse.sql.types import DUCKDB_TYPES, quote
 
@@ -73,14 +74,12 @@ def find_rows(
     connection: duckdb.DuckDBPyConnection, place: Place, stamps: dict[str, str | None]
 ) -> RunRows:
     """Rows from the index where it has them as they are now, else from their own files."""
-    import duckdb
-
     known: dict[str, str] = {}
     if place.exists(INDEX):
         sql = f"select run_id, {STAMP} from read_parquet({quote(place.url(INDEX))})"
         try:
             known = dict(connection.execute(sql).fetchall())
-        except duckdb.Error:  # damaged, or of another layout: the index only saves time
+        except engine_errors():  # damaged, or of another layout: the index only saves time
             known = {}
     indexed = tuple(
         run_id for run_id, stamp in stamps.items() if stamp and known.get(run_id) == stamp
@@ -92,8 +91,6 @@ def find_rows(
 
 def read_facts(connection: duckdb.DuckDBPyConnection, rows: RunRows) -> ListedRuns | None:
     """The facts in the rows; None where one of them is not the row of its run, or cannot be read."""
-    import duckdb
-
     if not rows.single and not rows.indexed:
         return ListedRuns({}, {}, None)
     try:
@@ -112,7 +109,7 @@ def read_facts(connection: duckdb.DuckDBPyConnection, rows: RunRows) -> ListedRu
         ).fetchall()
         by_table = connection.execute(FILES).fetchall()
         connection.execute("drop table listed")
-    except duckdb.Error:
+    except engine_errors():
         return None
     if not _are_whole(rows, found) or not all(ours for _, _, ours in by_table):
         return None

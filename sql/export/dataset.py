@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import WarehouseError
 from xlahouse.ingest.table import Table
-from xlahouse.sql.blame import blame, blame_file
+from xlahouse.sql.blame import blame, blame_file, engine_errors
 from xlahouse.sql.export.catalogue import documented, find_view
 from xlahouse.sql.export.dictionary import (
     DescribedColumn,
@@ -126,7 +126,7 @@ def _database(
         connection.execute("set timezone = 'UTC'")
         try:
             open_tables(connection, warehouse, run_ids)
-        except duckdb.Error as error:
+        except engine_errors() as error:
             raise blame_file(error) from error
         yield connection
     finally:

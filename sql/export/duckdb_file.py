@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import WarehouseError
-from xlahouse.sql.blame import blame_file
+from xlahouse.sql.blame import blame_file, engine_errors
 from xlahouse.sql.describing import comment_table, create_all, create_tables, run_all
 from xlahouse.sql.library import RUN_SETTINGS, TABLES
 from xlahouse.sql.types import DUCKDB_TYPES, quote
@@ -130,7 +130,7 @@ def _new_file(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         finally:
             connection.close()
         os.replace(beside, path)
-    except duckdb.Error as error:
+    except engine_errors() as error:
         raise blame_file(error) from error
     except OSError as error:
         raise WarehouseError(

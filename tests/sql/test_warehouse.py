@@ -104,6 +104,8 @@ DAMAGE = {
     "no text": lambda raw: b"x" * 100,
     "footer": lambda raw: raw[:-12] + b"\xff" * 4 + raw[-8:],
     "length of the footer": lambda raw: raw[:-8] + b"\xff\xff\xff\x7f" + raw[-4:],
+    # DuckDB's message lists the columns that there are.
+    "a name that is not UTF-8": lambda raw: raw.replace(b"opcode", b"opc\xdd\xdde"),
     "pages": lambda raw: raw[:4] + b"\xff" * (len(raw) - _footer(raw) - 4) + raw[-_footer(raw) :],
 }
 
