@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION
 from xlahouse.ingest.store.run_index import INDEX, STAMP, row_path
-from xlahouse.sql.blame import engine_errors
+from xlahouse.sql.blame import engine_errors, is_interrupt
 from xlahouse.sql.place import Place
 from xlahouse.sql.types import DUCKDB_TYPES, quote
 
@@ -110,6 +110,10 @@ def read_facts(connection: duckdb.DuckDBPyConnection, rows: RunRows) -> ListedRu
         by_table = connection.execute(FILES).fetchall()
         connection.execute("drop table listed")
     except engine_errors():
+        return None
+    except RuntimeError as error:  # a column whose name is not UTF-8
+        if is_interrupt(error):
+            raise
         return None
     if not _are_whole(rows, found) or not all(ours for _, _, ours in by_table):
         return None

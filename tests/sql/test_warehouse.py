@@ -243,6 +243,21 @@ def test_a_run_that_is_left_out_is_never_left_out_silently(root: Path) -> None:
         assert [run["run_id"] for run in Warehouse(root).runs()] == ["ab34"]
 
 
+@pytest.mark.parametrize("column", ["run_id", "framework", "options"])
+def test_a_row_with_a_name_that_is_not_utf8_costs_its_own_run_at_most(
+    root: Path, column: str
+) -> None:
+    """A row without a column that no other depends on is as of an older version."""
+    path = root / "tables" / "runs" / "ab12.parquet"
+    name = column.encode()
+    path.write_bytes(path.read_bytes().replace(name, name[:-2] + b"\xdd\xdd"))
+    with Warehouse(root, lambda line: None) as warehouse:
+        names = warehouse.query("select run_id from runs order by 1").rows
+        assert ("ab34",) in names
+        assert warehouse.query("select distinct run_id from devices order by 1").rows == names
+        assert warehouse.query("from runs where run_id = 'ab34'").arrow().num_rows == 1
+
+
 def test_a_row_of_an_older_ingest_lacks_columns_and_counts(root: Path) -> None:
     _mend(root, lambda row: row.pop("options"))
     with Warehouse(root) as warehouse:
