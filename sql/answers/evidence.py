@@ -14,7 +14,10 @@ select
     count(l.launch_gap_ps) as launches,
     sum(greatest(l.launch_gap_ps, 0)) as gap_ps,
     sum(case when l.dispatch_ps is not null then greatest(l.launch_gap_ps, 0) end) as enqueued_gap_ps,
-    sum(greatest(greatest(l.launch_gap_ps, 0) - l.dispatch_ps, 0)) as late_ps
+    sum(
+        case when l.dispatch_ps is not null
+            then greatest(greatest(l.launch_gap_ps, 0) - l.dispatch_ps, 0) end
+    ) as late_ps
 from launch_overhead_v1 as l
 inner join devices as d on d.run_id = l.run_id and d.device_id = l.device_id
 where l.run_id = $run and l.phase is not distinct from $phase and d.core is distinct from 'sparsecore'

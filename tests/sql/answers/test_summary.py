@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.warehouse import write_warehouse
+from xlahouse.sql import Warehouse
 from xlahouse.sql.answers.evidence import evidence
 from xlahouse.sql.answers.launched import describe
 from xlahouse.sql.answers.split import split_prefill, split_time, without_waits
@@ -293,6 +295,33 @@ def test_how_late_the_host_is(launches, gap, enqueued, late, said):
     row = {"launches": launches, "gap_ps": gap, "enqueued_gap_ps": enqueued, "late_ps": late}
     found = evidence(Rows(row), "ab12", split, part)
     assert found == said or (said and said in found)
+
+
+@pytest.mark.parametrize(
+    ("enqueued", "said"),
+    [
+        (None, "; the trace does not say when the host enqueued it"),
+        (-400, ", and the host had enqueued most of them in time"),
+        (850, None),
+    ],
+)
+def test_how_late_the_host_is_by_launches(enqueued, said, tmp_path):
+    """Two launches of 100, at 0 and at 1,000: a gap of 900. Enqueued at 850 the host is late by 750."""
+    launch = {"run_id": "r", "device_id": 0, "phase": "decode", "duration_ps": 100}
+    launches = [
+        {**launch, "step": step, "start_ps": start, "enqueue_ps": enqueued}
+        for step, start in enumerate((0, 1000))
+    ]
+    tables = {
+        "runs": [{"run_id": "r"}],
+        "devices": [{"run_id": "r", "device_id": 0, "core": "tensorcore", "traced": True}],
+        "launches": launches,
+    }
+    split = split_time(TIMES, AXES)
+    part = next(part for part in split.parts if part.name == "between_steps")
+    with Warehouse(write_warehouse(tmp_path, tables)) as warehouse:
+        found = evidence(warehouse, "r", split, part)
+    assert found.endswith(said) if said else found.startswith("the host is late by 0.75 ns")
 
 
 def test_what_is_behind_other_losses():
