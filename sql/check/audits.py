@@ -108,7 +108,7 @@ AUDITS = (
         "the self times of a line's ops exceed the time of the line, or one is not within its op's time",
         """
         -- A plane may have several lines of one name, on each of which ops nest by themselves. Coverage
-        -- counts streams of one name, of a GPU, as one.
+        -- counts streams of one name, of a GPU, as one. Asynchronous ops overlap and do not nest.
         with lines_of as (
             select
                 d.run_id, d.device_id, c.line, count(*) as lines,
@@ -127,6 +127,7 @@ AUDITS = (
                 sum(o.self_ps) > (max(o.start_ps + o.duration_ps) - min(o.start_ps))
                     * coalesce(max(l.lines), 1)
                 and not coalesce(bool_or(l.is_stream), false)
+                and not coalesce(bool_and(o.is_async), false)
             )
             or min(o.self_ps) < 0
             or max(o.self_ps - o.duration_ps) > 0
@@ -136,13 +137,19 @@ AUDITS = (
         "roofline_holds_every_op",
         "compute ops are lost or doubled in roofline",
         """
-        with seen as (
-            select run_id, program_id, count(*) as executions, sum(duration_ps) as observed_ps
+        -- An op that ran as kernels of several categories, on a GPU, has the first of them there.
+        with kept as (
+            select *, min(category) over (partition by run_id, program_id, op) as first_category
             from ops
-            where category = 'compute' and line is distinct from 'Async XLA Ops'
-                and line is distinct from 'Steps' and program_id is not null
+            where line is distinct from 'Async XLA Ops' and line is distinct from 'Steps'
+                and category not in ('control', 'wait') and program_id is not null
                 and coalesce(phase, 'none') not in ('warmup', 'compile')
                 and (kernel is not null or not regexp_matches(coalesce(opcode, ''), '-(start|update|done)$'))
+        ),
+        seen as (
+            select run_id, program_id, count(*) as executions, sum(duration_ps) as observed_ps
+            from kept
+            where first_category = 'compute'
             group by run_id, program_id
         ),
         said as (

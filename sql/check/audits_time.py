@@ -182,10 +182,16 @@ TIME_AUDITS = (
                 sum(attributed_ps) as parts_ps
             from _op_place_v1 group by run_id, phase
         ),
-        seen as (
-            select run_id, phase, count(*) - count(period_ps) as unknown, sum(period_ps) as period_ps
+        timed as (
+            select run_id, phase, step, period_ps, max(step) over (partition by run_id) as last_step
             from device_time_v1
             where core is distinct from 'sparsecore'
+        ),
+        -- Devices without steps beside ones with steps are left out.
+        seen as (
+            select run_id, phase, count(*) - count(period_ps) as unknown, sum(period_ps) as period_ps
+            from timed
+            where step is not null or last_step is null
             group by run_id, phase
         )
         select seen.run_id, seen.phase, seen.period_ps, said.parts_ps

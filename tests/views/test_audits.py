@@ -249,6 +249,15 @@ def test_two_streams_of_one_name_are_sound(tmp_path: Path) -> None:
         assert run_audits(warehouse, [audit]) == []
 
 
+def test_asynchronous_ops_of_a_line_overlap(tmp_path: Path) -> None:
+    """Two ops of a SparseCore in flight at once, each 10 long: 20 of self time within 10."""
+    line = {"device_id": 0, "line": "Sparse Core Ops", "start_ps": 0, "duration_ps": 10}
+    ops = [{**line, "self_ps": 10, "is_async": True}] * 2
+    (audit,) = (audit for audit in AUDITS if audit.name == "self_time_fits_its_line")
+    with Warehouse(write_warehouse(tmp_path, {"ops": ops})) as warehouse:
+        assert run_audits(warehouse, [audit]) == []
+
+
 @pytest.mark.parametrize("own", [-1, 11])
 def test_a_self_time_beyond_its_op_is_found(own: int, tmp_path: Path) -> None:
     """Beside an op that leaves enough time on the line."""
@@ -262,11 +271,13 @@ def test_a_self_time_beyond_its_op_is_found(own: int, tmp_path: Path) -> None:
 def test_a_device_without_steps_beside_one_with_steps_is_sound(tmp_path: Path) -> None:
     """Kernels outside every step: no row of step_time, load_balance, comm_compute or mfu is theirs."""
     told = {"category": "compute", "start_ps": 0, "duration_ps": 10, "self_ps": 10}
-    ops = [{"device_id": 0, "step": 0, **told}, {"device_id": 1, **told}]
+    ops = [{"device_id": 0, "phase": "decode", "step": 0, **told}, {"device_id": 1, **told}]
     tables = {
         "devices": [{"device_id": d, "core": "gpu", "traced": True} for d in (0, 1)],
         "ops": ops,
-        "busy_intervals": [{k: v for k, v in op.items() if k != "self_ps"} for op in ops],
+        "busy_intervals": [
+            {name: op[name] for name in op if name not in ("self_ps", "phase")} for op in ops
+        ],
     }
     with Warehouse(write_warehouse(tmp_path, tables)) as warehouse:
         assert audited(warehouse) == []
