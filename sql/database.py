@@ -210,14 +210,16 @@ class Database:
         return self._described.cursor()
 
     def _install_table(self, name: str) -> None:
-        columns = TABLES[name].columns
         if name == RUN_SETTINGS.name:
             self._connection.execute(empty_table(name))
-            places = ", ".join(f"${place}" for place in range(1, len(columns) + 1))
+            insert = f"insert into {name} values ({', '.join('?' * len(TABLES[name].columns))})"
             for row in read_run_settings(self._place, list(self.listing.names)):
-                self._connection.execute(f"insert into {name} values ({places})", list(row))
+                self._connection.execute(insert, list(row))
         elif name == "runs" and self.listing.runs_sql:
-            self._install_runs(self.listing.runs_sql, self.listing.own_rows_sql)
+            from xlahouse.sql.damage import blaming_rows
+
+            with blaming_rows(self._place, self.listing.names):
+                self._install_runs(self.listing.runs_sql, self.listing.own_rows_sql)
         elif self.listing.files.get(name):
             self._create_table(name)
         else:

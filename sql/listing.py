@@ -99,8 +99,9 @@ def _without(runs_sql: str | None, run_id: str) -> str | None:
 
 
 def run_of(file: str) -> str:
-    """The run whose rows a table's file holds, by its folder."""
-    return file.split("/")[-2].removeprefix("run_id=")
+    """The run whose rows a table's file holds, by its folder; in `runs` by its name."""
+    folder, name = file.split("/")[-2:]
+    return name.removesuffix(".parquet") if folder == "runs" else folder.removeprefix("run_id=")
 
 
 def version_lines(listing: Listing) -> list[str]:

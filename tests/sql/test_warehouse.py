@@ -227,6 +227,27 @@ def test_a_damaged_row_costs_its_own_run(
     assert "remove the file and ingest the run again" in said[0]
 
 
+def test_damage_in_a_column_of_a_row_costs_its_own_run(root: Path) -> None:
+    """The manifest's page alone is damaged: names and files can be read, the whole row cannot."""
+    _mend(root, lambda row: row.update(manifest=pa.array(["{" + "manifest" * 100 + "}"])))
+    path = root / "tables" / "runs" / "ab12.parquet"
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    columns = map(group.column, range(group.num_columns))
+    (column,) = (each for each in columns if each.path_in_schema == "manifest")
+    begin = column.dictionary_page_offset or column.data_page_offset
+    raw = bytearray(path.read_bytes())
+    raw[begin : begin + column.total_compressed_size] = b"\xff" * column.total_compressed_size
+    path.write_bytes(raw)
+    said: list[str] = []
+    with Warehouse(root, said.append) as warehouse:
+        assert warehouse.query("from runs").arrow()["run_id"].to_pylist() == ["ab34"]
+        assert warehouse.query("select distinct run_id from devices").rows == [("ab34",)]
+    (line,) = said
+    assert "ab12.parquet is damaged" in line
+    with Warehouse(root) as warehouse, pytest.raises(WarehouseError, match=r"ab12\.parquet"):
+        warehouse.query("from runs where run_id = 'ab12'").arrow()
+
+
 def test_a_damaged_row_is_an_error_of_check(root: Path) -> None:
     """Whatever is damaged in it: the line is that of the warehouse."""
     _mend(root, lambda row: row.pop("run_id"))
