@@ -47,7 +47,7 @@ def buffer_rows(
         scopes: of instructions without an op_name, by id.
 
     Raises:
-        DamagedBuffersError: its BufferAssignment cannot be decoded.
+        DamagedBuffersError: its BufferAssignment cannot be decoded, or the program lacks what it names.
     """
     if not program.buffers:
         return []
@@ -60,7 +60,10 @@ def buffer_rows(
     for buffer in values.values():
         where = buffer.defined_at
         defined.setdefault(where.instruction_id, {})[tuple(where.shape_index)] = buffer.id
-    spans = ValueFlow(program, places, defined).spans()
+    try:
+        spans = ValueFlow(program, places, defined).spans()
+    except LookupError as error:
+        raise DamagedBuffersError(f"the program lacks an instruction or value: {error}") from error
     rows: list[dict[str, object]] = []
     for allocation in assignment.buffer_allocations:
         held = []

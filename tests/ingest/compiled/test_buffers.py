@@ -177,6 +177,17 @@ def test_damage_to_the_assignment_costs_only_the_buffers():
     assert found.instructions.height == 4
 
 
+def test_a_schedule_of_other_instructions_costs_only_the_buffers():
+    module = small_program()
+    (sequence,) = module.module.schedule.sequences
+    sequence.value.instruction_ids.append(999)
+    found, [(code, message)] = findings(module)
+    assert code == "buffers_unread"
+    assert "the program lacks an instruction or value: 999" in message
+    assert found.buffers == []
+    assert found.instructions.height == 4
+
+
 def test_of_values_that_no_schedule_places_nothing_is_known():
     module = small_program()
     module.module.ClearField("schedule")
