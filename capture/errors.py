@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+_CLASSES = re.compile(r"\b[A-Z]\w*(?:Error|Exception): ")
+
 
 class XlahouseError(Exception):
     """A fault of the user's input or data; the message says what is wrong, where, and what to try."""
@@ -109,6 +113,7 @@ class QueryError(XlahouseError):
 
 
 def one_line(error: Exception) -> str:
-    """The reason that an error of any file system, or of Arrow, states."""
+    """The reason that an error of any file system, or of Arrow, states, without names of classes."""
     said = error.strerror if isinstance(error, OSError) else None
-    return (said or str(error).strip() or type(error).__name__).splitlines()[0]
+    first = (said or str(error).strip() or type(error).__name__).splitlines()[0]
+    return _CLASSES.sub("", first)
