@@ -24,6 +24,7 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 OWN = 60  # the device of the small trace, which no good one is of
 SMALL = 10_000  # bytes of a trace that is mutated often
 _PROGRAM = Path(__file__).parent / "program.hlo.txt"
+_EVENT = (1, 3, 4)  # of a line of a plane, by the numbers of XSpace's fields
 TRACE = f"in/m/host0{XPLANE}"
 
 
@@ -261,7 +262,10 @@ def events_in(name: str, raw: bytes) -> int | None:
         if name.endswith(".gz"):
             name, raw = name.removesuffix(".gz"), gzip.decompress(raw)
         if name.endswith(XPLANE):
-            space = XSpace.FromString(raw)
+            try:
+                space = XSpace.FromString(raw)
+            except DecodeError:  # such as a name that is not UTF-8
+                return wire_tree.count(raw, _EVENT)
             return sum(len(line.events) for plane in space.planes for line in plane.lines)
         if name.endswith(".json"):
             return sum(

@@ -93,6 +93,12 @@ def _places(fields: list[Field], path: Path = ()) -> Iterator[tuple[Path, list[F
             yield from _places(field.value, here)
 
 
+def count(raw: bytes, path: Path) -> int | None:
+    """How often a message has a field, by the numbers that lead to it; None where the bytes are none."""
+    fields = parse(raw)
+    return None if fields is None else sum(here == path for here, _, _ in _places(fields))
+
+
 def mutated(raw: bytes, draw: random.Random) -> bytes:
     """A message with one or a few changes."""
     fields = parse(raw)
