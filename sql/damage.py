@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 _OF_QUERIES = re.compile(
     r"(?:Binder|Catalog|Conversion|Invalid Input|Not implemented|Out of Memory|Out of Range|Parser) Error"
 )
+# A query's own fault as a rule, or that of a file whose column has another type.
+_OF_TYPES = re.compile(
+    r"Conversion Error|Binder Error: (?:No function matches|Cannot (?:compare|mix))"
+)
 
 
 def damaged_file(
@@ -42,6 +46,8 @@ def damaged_file(
     """
     text = str(error)
     named = next((file for file in files if file in text), None)
+    if named is None and _OF_TYPES.match(text):
+        return _of_another_type(files, connection)
     if (
         named is not None
         or _OF_QUERIES.match(text)
@@ -55,6 +61,32 @@ def damaged_file(
         except engine_errors():
             return file
     return None
+
+
+def _of_another_type(files: Iterable[str], connection: duckdb.DuckDBPyConnection) -> str | None:
+    """The first file that has a column of another type than its table, as only damage gives it."""
+    listed = ", ".join(map(quote, files))
+    sql = f"select file_name, name, type from parquet_schema([{listed}]) where type is not null"
+    try:
+        found = connection.execute(sql).fetchall() if listed else []
+    except engine_errors():
+        return None
+    for file, name, kind in found:
+        table = BY_NAME.get(file.split("/")[-3])
+        place = table.schema.get_field_index(name) if table else -1
+        expected = _stored(table.schema.field(place).type) if table and place >= 0 else None
+        if expected is not None and kind != expected:
+            return str(file)
+    return None
+
+
+def _stored(kind: pa.DataType) -> str | None:
+    """Parquet's type of a column of that type; None where it has several."""
+    if pa.types.is_int64(kind) or pa.types.is_timestamp(kind):
+        return "INT64"
+    if pa.types.is_string(kind):
+        return "BYTE_ARRAY"
+    return {pa.float64(): "DOUBLE", pa.bool_(): "BOOLEAN"}.get(kind)
 
 
 def without_run(

@@ -158,6 +158,22 @@ def test_a_damaged_file_costs_its_own_run(root: Path, damage: str, kept: tuple[s
     assert warehouse.damaged == (line,)
 
 
+def test_a_file_of_texts_for_numbers_costs_its_own_run(root: Path) -> None:
+    """DuckDB casts where a query counts on a number: the error is that of a cast, and names no file."""
+    [path] = (root / "tables" / "devices" / "run_id=ab12").glob("*.parquet")
+    columns = pq.ParquetFile(path).read()
+    texts = pa.array(["x"] * columns.num_rows)
+    pq.write_table(
+        columns.set_column(columns.column_names.index("device_id"), "device_id", texts), path
+    )
+    said: list[str] = []
+    with Warehouse(root, said.append) as warehouse:
+        rows = warehouse.query("select run_id, sum(device_id) from devices group by all").rows
+    assert [run_id for run_id, _ in rows] == ["ab34"]
+    (line,) = said
+    assert "run_id=ab12/part-0.parquet is damaged" in line
+
+
 def test_a_damaged_file_costs_nothing_of_a_query_about_others(root: Path) -> None:
     [path] = (root / "tables" / "ops").rglob("*.parquet")
     path.write_bytes(b"damaged")
