@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import io
 import os
+import re
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -40,6 +42,11 @@ try:
     from xlahouse.sql.interrupt import left_behind
 except KeyboardInterrupt:  # no traceback of imports
     sys.exit(130)
+
+# Of the loader of libraries.
+_NO_ROOM = re.compile(
+    r"failed to map segment|[Cc]annot allocate memory|cannot apply additional memory"
+)
 
 app = typer.Typer(
     name="xlahouse",
@@ -82,19 +89,16 @@ def main() -> None:
         _command()(prog_name="xlahouse")
     except SystemExit as done:
         code = done.code
-    except XlahouseError as error:
-        for line in str(error).splitlines():
-            print(f"xlahouse: {visible(line)}", file=sys.stderr)
-    except OSError as error:
-        print(f"xlahouse: {visible(_what_failed(error))}", file=sys.stderr)
-    except MemoryError:
-        print("xlahouse: not enough memory; ask for less, or allow more memory", file=sys.stderr)
     except KeyboardInterrupt:
         code = 130
-    except RuntimeError as error:
-        if not is_interrupt(error):
+    except Exception as error:
+        if isinstance(error, RuntimeError) and is_interrupt(error):
+            code = 130
+        elif (said := _said(error)) is None:
             raise
-        code = 130
+        else:
+            for line in said.splitlines():
+                print(f"xlahouse: {visible(line)}", file=sys.stderr)
     if left_behind():  # a query that does not stop: waiting for it would be without end
         _flushed()
         os._exit(code if isinstance(code, int) and code else 1)
@@ -118,6 +122,26 @@ def _speak_utf8() -> None:
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=errors)
+
+
+def _said(error: Exception) -> str | None:
+    """What a user is told of an error; None of one that nobody foresaw."""
+    if isinstance(error, XlahouseError):
+        return str(error)
+    if _lacks_memory(error):
+        return "not enough memory; ask for less, or allow more memory"
+    return _what_failed(error) if isinstance(error, OSError) else None
+
+
+def _lacks_memory(error: Exception) -> bool:
+    """Whether memory ran out: of Python, of the system, of DuckDB, or while a library was loaded."""
+    return (
+        isinstance(error, MemoryError)
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        or type(error).__name__ == "OutOfMemoryException"
+        or (isinstance(error, ImportError) and _NO_ROOM.search(str(error)) is not None)
+        or (isinstance(error, RuntimeError) and "can't start new thread" in str(error))
+    )
 
 
 def _what_failed(error: OSError) -> str:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 from fsspec.registry import _registry
 
@@ -65,6 +66,11 @@ def _raising(error: BaseException):
         (RuntimeError("Query interrupted"), 130, ""),
         (PermissionError(errno.EACCES, "Permission denied", "/w/x"), 1, "/w/x: Permission denied"),
         (OSError(errno.ENOSPC, "No space left on device"), 1, "No space left on device"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory", "/lib/x"), 1, "not enough memory"),
+        (MemoryError(), 1, "not enough memory"),
+        (duckdb.OutOfMemoryException("failed to allocate"), 1, "not enough memory"),
+        (ImportError("x.so: failed to map segment from shared object"), 1, "not enough memory"),
+        (RuntimeError("can't start new thread"), 1, "not enough memory"),
     ],
     ids=repr,
 )
@@ -85,9 +91,12 @@ def test_what_ends_a_verb_is_one_line_at_most(
     assert said in shown.err
 
 
-def test_an_error_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "_command", lambda: _raising(RuntimeError("a fault of xlahouse")))
-    with pytest.raises(RuntimeError, match="a fault"):
+@pytest.mark.parametrize("kind", [RuntimeError, ImportError])
+def test_an_error_of_ours_is_not_hidden(
+    monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    monkeypatch.setattr(cli, "_command", lambda: _raising(kind("a fault of xlahouse")))
+    with pytest.raises(kind, match="a fault"):
         cli.main()
 
 
