@@ -137,7 +137,7 @@ def runs_to_pack(store: Store) -> int:
 
 def _packed(store: Store) -> tuple[Pack | None, dict[str, str | None], frozenset[str]]:
     """The pack, the stamp of every run's row, and the runs that the pack holds as they are now."""
-    pack, stamps = _pack_of(store), stamped_rows(store.root)
+    pack, stamps = pack_of(store), stamped_rows(store.root)
     return pack, stamps, pack.current(stamps) if pack is not None else frozenset()
 
 
@@ -149,7 +149,7 @@ def _too_few(small: Sized, kept: Sized) -> bool:
 def files_of_compact(store: Store) -> dict[str, int]:
     """run_id -> how many files it has, of the packed runs that have one a table: compacting them changes
     nothing."""
-    pack = _pack_of(store)
+    pack = pack_of(store)
     if pack is None:
         return {}
     packed = pack.current(stamped_rows(store.root))
@@ -164,12 +164,13 @@ def files_of_compact(store: Store) -> dict[str, int]:
 
 def unpack(store: Store) -> None:
     """Remove the pack; readers that opened it before fail."""
-    old = _pack_of(store)
+    old = pack_of(store)
     if old is not None:
         store.remove({PACK, *old.paths})
 
 
-def _pack_of(store: Store) -> Pack | None:
+def pack_of(store: Store) -> Pack | None:
+    """The warehouse's pack, if it has one of this version."""
     path = f"{store.base}/{PACK}"
     return read_pack(store.fs.cat_file(path)) if store.fs.exists(path) else None
 

@@ -36,6 +36,7 @@ from xlahouse.ingest.store.leases import (
     now_of,
     write_lease,
 )
+from xlahouse.ingest.store.packs import pack_of
 from xlahouse.ingest.store.parquet_sink import crc_of
 from xlahouse.ingest.store.run_index import dropped_path, present_runs, row_path
 from xlahouse.ingest.store.run_writer import RunWriter
@@ -182,6 +183,9 @@ class Store:
             if is_unused(self.fs, f"{self.base}/{FOLDER}/{token}.json", now)
         ]
         in_use = {path for token in leases.keys() - over for path in leases[token].paths}
+        # Its writer may have died before it gave up the lease.
+        pack = pack_of(self)
+        in_use |= set(pack.paths) if pack is not None else set()
         for token in over:
             lease = leases[token]
             row = self.run_row(lease.run_id)

@@ -14,7 +14,7 @@ from tests.leases import run_out
 from tests.warehouse import write_warehouse
 from xlahouse.ingest.store import compact, packs
 from xlahouse.ingest.store.drop import drop_run
-from xlahouse.ingest.store.packs import pack_runs, runs_to_pack
+from xlahouse.ingest.store.packs import pack_runs, read_pack, runs_to_pack
 from xlahouse.ingest.store.run_index import PACK, write_index
 from xlahouse.ingest.store.store import Store
 from xlahouse.sql import Warehouse
@@ -228,6 +228,19 @@ def test_a_pack_that_cannot_be_written_leaves_the_old_one(
     left = {path for path in root.rglob("*.parquet") if path.is_file()} - before
     assert not left
     assert totals(root) == [(10, 20)]
+
+
+def test_a_pack_whose_writer_died_before_it_gave_up_its_lease_stays(root: Path) -> None:
+    store = Store(str(root))
+    pack = read_pack((root / PACK).read_bytes())
+    assert pack is not None
+    store.lease(pack.token, "", pack.paths)
+    run_out(root)
+    files = sorted((root / pack.folder).rglob("*.parquet"))
+    assert files
+    assert store.clear_leftovers() == 0
+    assert sorted((root / pack.folder).rglob("*.parquet")) == files
+    assert not [*(root / "leases").iterdir()]
 
 
 def test_compact_packs_where_no_run_is_named(
