@@ -125,7 +125,7 @@ def _speak_utf8() -> None:
 
 
 def _said(error: Exception) -> str | None:
-    """What a user is told of an error; None of one that nobody foresaw."""
+    """What a user is told of an error; None of an error that is a fault of xlahouse."""
     if isinstance(error, XlahouseError):
         return str(error)
     if _lacks_memory(error):
