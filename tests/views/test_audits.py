@@ -235,26 +235,23 @@ def test_fault_is_found(name: str, tmp_path: Path) -> None:
         assert len(run_audits(warehouse, [audit])) == 1
 
 
-def test_two_streams_of_one_name_are_sound(tmp_path: Path) -> None:
-    """Two kernels of 10 at once: coverage has one row for both streams."""
-    name = {"run_id": "r", "plane": "/device:GPU:0"}
-    kernel = {"device_id": 0, "line": "Stream #14", "start_ps": 0, "duration_ps": 10, "self_ps": 10}
+@pytest.mark.parametrize(
+    ("plane", "line", "is_async"),
+    [
+        ("/device:GPU:0", "Stream #14", False),
+        ("/device:TPU:0 SparseCore 0", "Sparse Core Ops", True),
+    ],
+)
+def test_ops_of_a_line_may_overlap(plane: str, line: str, is_async: bool, tmp_path: Path) -> None:
+    """Two ops of 10 at once, of two streams with one row of coverage or of a SparseCore."""
+    op = {"device_id": 0, "line": line, "start_ps": 0, "duration_ps": 10, "self_ps": 10}
     tables = {
-        "devices": [{**name, "device_id": 0, "core": "gpu", "traced": True}],
-        "coverage": [{**name, "line": "Stream #14", "events_read": 2}],
-        "ops": [kernel, kernel],
+        "devices": [{"run_id": "r", "plane": plane, "device_id": 0, "traced": True}],
+        "coverage": [{"run_id": "r", "plane": plane, "line": line, "events_read": 2}],
+        "ops": [{**op, "is_async": is_async}] * 2,
     }
     (audit,) = (audit for audit in AUDITS if audit.name == "self_time_fits_its_line")
     with Warehouse(write_warehouse(tmp_path, tables)) as warehouse:
-        assert run_audits(warehouse, [audit]) == []
-
-
-def test_asynchronous_ops_of_a_line_overlap(tmp_path: Path) -> None:
-    """Two ops of a SparseCore in flight at once, each 10 long: 20 of self time within 10."""
-    line = {"device_id": 0, "line": "Sparse Core Ops", "start_ps": 0, "duration_ps": 10}
-    ops = [{**line, "self_ps": 10, "is_async": True}] * 2
-    (audit,) = (audit for audit in AUDITS if audit.name == "self_time_fits_its_line")
-    with Warehouse(write_warehouse(tmp_path, {"ops": ops})) as warehouse:
         assert run_audits(warehouse, [audit]) == []
 
 
@@ -275,9 +272,7 @@ def test_a_device_without_steps_beside_one_with_steps_is_sound(tmp_path: Path) -
     tables = {
         "devices": [{"device_id": d, "core": "gpu", "traced": True} for d in (0, 1)],
         "ops": ops,
-        "busy_intervals": [
-            {name: op[name] for name in op if name not in ("self_ps", "phase")} for op in ops
-        ],
+        "busy_intervals": [{k: op[k] for k in op if k not in ("self_ps", "phase")} for op in ops],
     }
     with Warehouse(write_warehouse(tmp_path, tables)) as warehouse:
         assert audited(warehouse) == []
