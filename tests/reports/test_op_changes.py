@@ -62,6 +62,7 @@ def test_the_first_run_of_a_workload_is_the_base(store: Store, facts_over_runs: 
     section = fill(op_changes.PANEL, rows, facts_over_runs)
     assert_valid(section)
     assert section.coverage == "2 changes in 1 pair of runs."
+    assert section.notes[-1].endswith("`xlahouse report versus --run 'name a1' --run 'name b1'`.")
     [figure] = section.figures
     assert figure.title == "From name a1 to name b1: a decode step"
     bars = sorted((r["shown"], r["change"], r["amount"]) for r in data(figure.spec))

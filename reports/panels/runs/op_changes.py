@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 import altair as alt
 import polars as pl
 
+from xlahouse.capture.commands import located
 from xlahouse.capture.words import NO_OPS
 from xlahouse.reports.charts.bars import amount, named_bars, place_in
 from xlahouse.reports.charts.columns import (
@@ -154,6 +156,13 @@ def coverage(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> str:
     return f"{plural(len(rows), 'change')} in {plural(pairs, 'pair')} of runs."
 
 
+def notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
+    """How far times are valid, and the command for all that changed between two runs."""
+    base, other = (shlex.quote(name) for name in rows.select("base", "other").row(0))
+    command = located(f"xlahouse report versus --run {base} --run {other}", runs[0].warehouse)
+    return [*virtual_note(runs), f"All that changed between two runs on a page: `{command}`."]
+
+
 def why_empty(runs: Sequence[PageFacts]) -> str:
     """Why there is no row."""
     if len(runs) < 2:
@@ -180,5 +189,5 @@ PANEL: Panel[Sequence[PageFacts]] = Panel(
     figures=figures,
     coverage=coverage,
     why_empty=why_empty,
-    notes=lambda rows, runs: virtual_note(runs),
+    notes=notes,
 )
