@@ -8,7 +8,8 @@ place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -71,9 +72,24 @@ class ReplayedProgram:
             fixed if place is None else state[place]
             for place, fixed in zip(self._places, self._fixed, strict=True)
         ]
-        found = torch_xla._XLAC._run_cached_graph(self._hash, inputs)
+        with _without_debug_names():
+            found = torch_xla._XLAC._run_cached_graph(self._hash, inputs)
         self._cache.update(zip(self._keys, found[self._results :], strict=True))
         return tuple(found[: self._results])
+
+
+@contextmanager
+def _without_debug_names() -> Iterator[None]:
+    """Leave out the Python frames of a launch's results: the program has its names since it was traced."""
+    import torch_xla
+
+    xla = torch_xla._XLAC
+    asked = xla._get_ir_debug()
+    xla._set_ir_debug(False)
+    try:
+        yield
+    finally:
+        xla._set_ir_debug(asked)
 
 
 def _in_parameter_order(

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -166,6 +167,42 @@ def replay(folder):
     }
 
 
+def host():
+    """CPU seconds of this thread for 64 layers: tracing a step, and each of 40 replayed ones.
+
+    And whether names are collected in a launch, and after it.
+    """
+    deep = {"name": "q", "preset": "qwen3-32b", "config": SMALL | {"num_hidden_layers": 64}}
+    plan = experiment(model=deep, mesh={"tp": 4}, prompt_tokens=1, output_tokens=41)
+    sharded = ShardedModel(plan.blueprint, RandomWeights(0))
+    add_scopes(sharded.model, plan.scopes, sharded.stages.scope)
+    generator = Generator(sharded, plan.output_tokens)
+    tracing, named = [], []
+    step, launch = generator._step, torch_xla._XLAC._run_cached_graph
+
+    def timed(*arguments):
+        before = time.thread_time()
+        found = step(*arguments)
+        tracing.append(time.thread_time() - before)
+        return found
+
+    def look(*arguments):
+        named.append(torch_xla._XLAC._get_ir_debug())
+        return launch(*arguments)
+
+    generator._step, torch_xla._XLAC._run_cached_graph = timed, look
+    _, times = generator.run(draw_prompts(plan)[0], lambda step: contextlib.nullcontext())
+    torch_xla._XLAC._run_cached_graph = launch
+    carried = len(sharded.cache.whole)
+    after = torch_xla._XLAC._get_ir_debug()
+    return {
+        "tracing": tracing,
+        "sending": times.sending,
+        "carried": carried,
+        "named": [any(named), after],
+    }
+
+
 def memory():
     """MiB of the cache, growth of this process over 20 steps, and of the tensors that are alive."""
     plan = experiment(batch_size=64, prompt_tokens=512, output_tokens=30)
@@ -196,7 +233,7 @@ def main():
         for each in weights_on(mesh, dtype)
     ]
     found = {"wrong": wrong, "integer_ops": integer_ops()}
-    print(json.dumps(found | {"replay": replay(folder), "memory": memory()}))
+    print(json.dumps(found | {"replay": replay(folder), "host": host(), "memory": memory()}))
 
 
 if __name__ == "__main__":
