@@ -40,9 +40,13 @@ class Drawing:
     scale: torch.Tensor  # float32, [1]
 
     def tensor(self) -> torch.Tensor:
-        """The tensor, float32, where the words lie."""
-        mixed = (self.rows[0] + self.columns[0]) * (self.rows[1] ^ self.columns[1])
-        return (mixed & _EXACT).float() * self.scale
+        """The tensor, float32, where the words lie. In place: on a host, new memory costs half the time."""
+        mixed = self.rows[0] + self.columns[0]
+        mixed *= self.rows[1] ^ self.columns[1]
+        mixed &= _EXACT
+        drawn = mixed.float()
+        drawn *= self.scale
+        return drawn
 
 
 def drawing(key: str, shape: Sequence[int], deviation: float) -> Drawing:
