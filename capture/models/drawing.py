@@ -40,7 +40,7 @@ class Drawing:
     scale: torch.Tensor  # float32, [1]
 
     def tensor(self) -> torch.Tensor:
-        """The tensor, float32, where the words lie. In place: on a host, new memory costs half the time."""
+        """The tensor, float32, where the words lie; in place, which halves the time on a host."""
         mixed = self.rows[0] + self.columns[0]
         mixed *= self.rows[1] ^ self.columns[1]
         mixed &= _EXACT
