@@ -74,17 +74,22 @@ class Pack(msgspec.Struct, frozen=True):
         return [path(name) for name in names for path in (self.path, self.nothing)]
 
     def current(self, stamps: Mapping[str, str | None]) -> frozenset[str]:
-        """The runs whose rows it holds as they are now. stamps: from stamped_rows."""
+        """The runs whose rows it holds as they are now; none, if another version wrote it.
+
+        Args:
+            stamps: from stamped_rows.
+        """
+        if self.ingest_version != INGEST_VERSION:
+            return frozenset()
         return frozenset(run for run, stamp in self.runs.items() if stamps.get(run) == stamp)
 
 
 def read_pack(raw: bytes) -> Pack | None:
-    """A pack from the contents of PACK; None where it is damaged, or of another version."""
+    """A pack from the contents of PACK; None where it is damaged."""
     try:
-        pack = msgspec.json.decode(raw, type=Pack)
+        return msgspec.json.decode(raw, type=Pack)
     except JSON_FAULTS:
         return None
-    return pack if pack.ingest_version == INGEST_VERSION else None
 
 
 def pack_runs(store: Store) -> int:
@@ -112,6 +117,8 @@ def pack_runs(store: Store) -> int:
                 files.add_packed(table, old, kept)
         packed = [*kept, *(run for run in sorted(small) if files.add_run(small[run]))]
         runs = {run: stamp for run in sorted(packed) if (stamp := stamps[run]) is not None}
+        if old is not None:  # before it is replaced: if killed in between, it counts still
+            store.lease(uuid.uuid4().hex, "", old.paths)
         _write(store, msgspec.structs.replace(pack, runs=runs, bytes=files.close()))
     except _DamagedPackError:
         files.abandon()
@@ -120,8 +127,6 @@ def pack_runs(store: Store) -> int:
     except BaseException:
         files.abandon()
         raise
-    if old is not None:
-        store.lease(uuid.uuid4().hex, "", old.paths)
     store.remove({f"{FOLDER}/{pack.token}.json"})
     return len(runs)
 
@@ -165,14 +170,20 @@ def files_of_compact(store: Store) -> dict[str, int]:
 def unpack(store: Store) -> None:
     """Remove the pack; readers that opened it before fail."""
     old = pack_of(store)
-    if old is not None:
-        store.remove({PACK, *old.paths})
+    if old is None:
+        return
+    store.lease(old.token, "", old.paths)  # if killed in between, its files go later
+    store.remove({PACK})
+    store.remove(set(old.paths))
+    store.remove({f"{FOLDER}/{old.token}.json"})
 
 
 def pack_of(store: Store) -> Pack | None:
-    """The warehouse's pack, if it has one of this version."""
-    path = f"{store.base}/{PACK}"
-    return read_pack(store.fs.cat_file(path)) if store.fs.exists(path) else None
+    """The pack, if there is one that can be read: its files stay, whatever leases say."""
+    try:
+        return read_pack(store.fs.cat_file(f"{store.base}/{PACK}"))
+    except FileNotFoundError:
+        return None
 
 
 def _write(store: Store, pack: Pack) -> None:

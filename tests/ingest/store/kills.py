@@ -46,6 +46,7 @@ VERBS = {
     "clear": lambda run, root: Store(root).clear_leftovers(),
     "drop packed": lambda run, root: drop_run(Store(root), run, at_once=True),
     "pack": pack,
+    "pack again": pack,
     "index": lambda run, root: write_index(root, always=True),
 }
 

@@ -26,7 +26,8 @@ from xlahouse.ingest.store.store import Store
 from xlahouse.sql.warehouse import Warehouse
 
 VERBS = (
-    "ingest", "ingest again", "compact", "pack", "drop", "drop at once", "drop packed", "clear", "index",
+    "ingest", "ingest again", "compact", "pack", "pack again", "drop", "drop at once", "drop packed",
+    "clear", "index",
 )  # fmt: skip
 AHEAD = (0, 3601, -3601)  # seconds: of the clock of the machine on which a verb is killed
 ON_S3 = ("ingest", "ingest again", "compact", "drop", "drop at once", "pack")
@@ -49,10 +50,12 @@ def prepared(kills: Killer, verb: str, root: str, folder: Path) -> str:
     (result,) = ingest_paths([trace], root, device_kind="TPU v6e")
     if verb == "compact":
         in_two_files(Store(root), result.run_id)
-    if verb == "drop packed":
+    if verb in ("drop packed", "pack again"):
         assert kills.run("index", "", root)[0] == kills.run("pack", "", root)[0] == 0
     if verb == "pack":
         assert kills.run("index", "", root)[0] == 0
+    if verb == "pack again":  # of one run less
+        assert kills.run("drop", result.run_id, root)[0] == 0
     if verb == "clear":
         from xlahouse.ingest.store.drop import drop_run
 
