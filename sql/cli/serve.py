@@ -95,6 +95,7 @@ def _listen(host: str, port: int) -> socket:
     Raises:
         WarehouseError: the address cannot be used.
     """
+    import os
     from socket import AF_INET, AF_INET6, create_server
 
     from xlahouse.capture.errors import WarehouseError
@@ -103,8 +104,10 @@ def _listen(host: str, port: int) -> socket:
     try:
         return create_server((host, port), family=family)
     except OSError as error:
+        # Python's text says the address once more; a name that is not found has a negative number
+        said = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         raise WarehouseError(
-            f"{host} port {port}: {error.strerror or error}; choose another with --host and --port"
+            f"{host} port {port}: {said}; choose another with --host and --port"
         ) from error
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import socket
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from tests.command import run_command
 from tests.each import check_each
 from tests.layers import sampled
 from tests.sql.serve.conftest import HOSTILE, Server, serving
@@ -147,3 +149,11 @@ def test_elsewhere_a_token_is_needed(root: Path) -> None:
         status, found = local.ask("select 1 as a", Authorization=f"Bearer {token}")
         assert (status, found["rows"]) == (200, [["1"]])
         assert local.ask("select 1", Cookie=f"xlahouse_token={token}")[0] == 200
+
+
+def test_a_port_in_use_is_one_line(root: Path, monkeypatch, capsys) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert run_command(monkeypatch, "serve", "-w", root, "--port", str(port)) == 1
+    said = f"127.0.0.1 port {port}: Address already in use; choose another with --host and --port"
+    assert capsys.readouterr().err == f"xlahouse: {said}\n"
