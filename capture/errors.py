@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import re
 
+# Of the loader of libraries.
+_NO_ROOM = re.compile(
+    r"failed to map segment|[Cc]annot allocate memory|cannot apply additional memory"
+)
 _CLASSES = re.compile(r"\b[A-Z]\w*(?:Error|Exception): ")
 
 
@@ -77,6 +82,13 @@ class DamagedFileError(WarehouseError):
         return DamagedFileError, (str(self), self.file, self.reason)
 
 
+class LowMemoryError(XlahouseError):
+    """Memory ran out while files were read; none of them is at fault."""
+
+    def __init__(self) -> None:
+        super().__init__("not enough memory; ask for less, or allow more memory")
+
+
 class ReportError(XlahouseError):
     """A page cannot be rendered or written."""
 
@@ -117,3 +129,16 @@ def one_line(error: Exception) -> str:
     said = error.strerror if isinstance(error, OSError) else None
     first = (said or str(error).strip() or type(error).__name__).splitlines()[0]
     return _CLASSES.sub("", first)
+
+
+def lacks_memory(error: Exception) -> bool:
+    """Whether memory ran out: of Python, of the system, of DuckDB, or while a library was loaded."""
+    text = str(error)
+    return (
+        isinstance(error, (MemoryError, LowMemoryError))
+        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        or type(error).__name__ == "OutOfMemoryException"
+        or (isinstance(error, ImportError) and _NO_ROOM.search(text) is not None)
+        or (isinstance(error, NameError) and "'_POLARS_" in text)  # passes over such an ImportError
+        or (isinstance(error, RuntimeError) and "can't start new thread" in text)
+    )

@@ -8,7 +8,13 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from xlahouse.capture.errors import QueryError, WarehouseError
+from xlahouse.capture.errors import (
+    LowMemoryError,
+    QueryError,
+    WarehouseError,
+    XlahouseError,
+    lacks_memory,
+)
 from xlahouse.sql.interrupt import Cancelled, OutOfTime, QueryWatch
 from xlahouse.sql.nearest import suggest
 
@@ -69,13 +75,15 @@ def is_interrupt(error: RuntimeError) -> bool:
     return type(error) is RuntimeError and str(error) == "Query interrupted"
 
 
-def blame_file(error: Exception, file: str = "") -> WarehouseError:
+def blame_file(error: Exception, file: str = "") -> XlahouseError:
     """The error for a file that the warehouse lists and cannot give.
 
     Args:
         error: of reading it.
         file: its name, which the error may lack.
     """
+    if lacks_memory(error):
+        return LowMemoryError()
     text = headline(error)
     if file not in text:
         text = f"{file} is damaged: {text}"

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from xlahouse.capture.errors import DamagedFileError, WarehouseError, one_line
+from xlahouse.capture.errors import (
+    DamagedFileError,
+    LowMemoryError,
+    WarehouseError,
+    lacks_memory,
+    one_line,
+)
 from xlahouse.ingest.events.files import open_fs, read_parquet
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION
 from xlahouse.ingest.store.run_index import row_path
@@ -58,8 +64,8 @@ def damaged_file(
         try:
             reading = f"select max(hash(t)) from read_parquet({quote(file)}) as t"
             connection.execute(reading).fetchall()
-        except engine_errors():
-            return file
+        except engine_errors() as found:
+            return None if lacks_memory(found) else file
     return None
 
 
@@ -170,6 +176,8 @@ def _check_row(system: AbstractFileSystem, name: str, run_id: str, schema: pa.Sc
     except FileNotFoundError:
         raise
     except Exception as error:  # of Parquet, or of the object store
+        if lacks_memory(error):
+            raise LowMemoryError from error
         raise _damaged(name, one_line(error)) from error
     version = _version(row)
     if version > INGEST_VERSION and not _fits(row, schema):

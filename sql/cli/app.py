@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import io
 import os
-import re
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -15,7 +13,7 @@ from typing import Annotated
 try:
     import typer
 
-    from xlahouse.capture.errors import XlahouseError
+    from xlahouse.capture.errors import LowMemoryError, XlahouseError, lacks_memory
     from xlahouse.sql.blame import is_interrupt
     from xlahouse.sql.cli.capture import capture
     from xlahouse.sql.cli.check import check
@@ -42,11 +40,6 @@ try:
     from xlahouse.sql.interrupt import left_behind
 except KeyboardInterrupt:  # no traceback of imports
     sys.exit(130)
-
-# Of the loader of libraries.
-_NO_ROOM = re.compile(
-    r"failed to map segment|[Cc]annot allocate memory|cannot apply additional memory"
-)
 
 app = typer.Typer(
     name="xlahouse",
@@ -128,20 +121,9 @@ def _said(error: Exception) -> str | None:
     """What a user is told of an error; None of an error that is a fault of xlahouse."""
     if isinstance(error, XlahouseError):
         return str(error)
-    if _lacks_memory(error):
-        return "not enough memory; ask for less, or allow more memory"
+    if lacks_memory(error):
+        return str(LowMemoryError())
     return _what_failed(error) if isinstance(error, OSError) else None
-
-
-def _lacks_memory(error: Exception) -> bool:
-    """Whether memory ran out: of Python, of the system, of DuckDB, or while a library was loaded."""
-    return (
-        isinstance(error, MemoryError)
-        or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
-        or type(error).__name__ == "OutOfMemoryException"
-        or (isinstance(error, ImportError) and _NO_ROOM.search(str(error)) is not None)
-        or (isinstance(error, RuntimeError) and "can't start new thread" in str(error))
-    )
 
 
 def _what_failed(error: OSError) -> str:

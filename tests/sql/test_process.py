@@ -71,6 +71,7 @@ def _raising(error: BaseException):
         (duckdb.OutOfMemoryException("failed to allocate"), 1, "not enough memory"),
         (ImportError("x.so: failed to map segment from shared object"), 1, "not enough memory"),
         (RuntimeError("can't start new thread"), 1, "not enough memory"),
+        (NameError("name '_POLARS_TYPE_TO_CONSTRUCTOR' is not defined"), 1, "not enough memory"),
     ],
     ids=repr,
 )
