@@ -189,6 +189,20 @@ def test_a_pack_that_cannot_be_read_is_made_again(root: Path) -> None:
     assert totals(root) == [(10, 20)]
 
 
+def test_a_pack_of_another_version_goes_once_it_is_replaced(root: Path) -> None:
+    marker, old = root / PACK, pack_folder(root)
+    marker.write_text(json.dumps(json.loads(marker.read_bytes()) | {"ingest_version": 1}))
+    assert pack(root) == 6
+    assert pack_folder(root) != old
+    assert totals(root) == [(12, 30)]
+    run_out(root)
+    Store(str(root)).clear_leftovers()
+    assert {path.name for path in root.glob("index/pack-*") if list(path.rglob("*.parquet"))} == {
+        pack_folder(root)
+    }
+    assert totals(root) == [(12, 30)]
+
+
 def test_a_run_whose_files_are_damaged_is_left_to_queries(tmp_path: Path) -> None:
     root = write_warehouse(tmp_path / "w", rows_of(RUNS))
     own_file(root, "run00").write_bytes(b"damaged")
