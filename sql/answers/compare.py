@@ -13,13 +13,23 @@ from xlahouse.sql.warehouse import Warehouse
 JUDGED = ("ttft_s", "tpot_s", "output_tokens_per_s", *DEVICE_METRICS)
 NO_REGRESSION, REGRESSION, INCONCLUSIVE = 0, 1, 3
 
+# Repeats of one setup have one median: they are compared by their own values.
 _SQL = """
+with pair as (
+    select
+        c.*,
+        case when b.setup = o.setup and c.source = c.other_source then c.value else c.median end as base,
+        case when b.setup = o.setup and c.source = c.other_source then c.other_value else c.other_median end
+            as other
+    from run_comparison_v2 as c
+    inner join runs as b on b.run_id = c.run_id
+    inner join runs as o on o.run_id = c.other_run_id
+    where c.run_id = $base and c.other_run_id = $other
+)
 select
-    metric, median, other_median as other,
-    100 * (other_median / nullif(median, 0) - 1) as change_percent,
+    metric, base, other, 100 * (other / nullif(base, 0) - 1) as change_percent,
     spread, runs, other_runs, verdict, differing_count, differing, name, other_name
-from run_comparison_v2
-where run_id = $base and other_run_id = $other
+from pair
 order by metric
 """
 
@@ -51,7 +61,8 @@ class MetricChange(NamedTuple):
     """A metric of two runs side by side."""
 
     metric: str  # column of run_summary, or a device time
-    base: float  # median over the repeats of the base's setup
+    # median over the repeats of the base's setup; its own value where both are repeats of one setup
+    base: float
     other: float  # the same of the other run
     change_percent: float | None  # of the other from the base; None where the base is 0
     spread: float | None  # the larger of the repeats' spreads; None where a setup has one run
@@ -77,10 +88,7 @@ def compare_runs(warehouse: Warehouse, base: str, other: str) -> RunComparison:
     """
     runs = {"base": warehouse.resolve_run(base), "other": warehouse.resolve_run(other)}
     found = warehouse.query(_SQL, runs).dicts()
-    rows = [
-        MetricChange(*(row["median" if name == "base" else name] for name in MetricChange._fields))
-        for row in found
-    ]
+    rows = [MetricChange(*(row[name] for name in MetricChange._fields)) for row in found]
     rows += [
         MetricChange(
             time.metric,

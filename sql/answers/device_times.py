@@ -37,7 +37,8 @@ class DeviceTime:
     """The device time of a phase's mean step, of two setups."""
 
     metric: str  # such as decode_device_time_s
-    base: float  # median over the repeats of the base's setup
+    # median over the repeats of the base's setup; its own value where both are repeats of one setup
+    base: float
     other: float  # the same of the other run
     spread: float | None  # the larger of the repeats' spreads; None where a setup has one run
     runs: int  # repeats of the base's setup
@@ -61,16 +62,23 @@ def device_times(source: Source, base: str, other: str) -> list[DeviceTime]:
             [value for run, value in values[metric].items() if run in repeats[name]]
             for name in (base, other)
         )
-        if ours and theirs:
-            found.append(_compared(metric, ours, theirs, repeats[base] == repeats[other]))
+        own = values[metric].get(base), values[metric].get(other)
+        one_setup = repeats[base] == repeats[other]
+        if ours and theirs and not (one_setup and None in own):
+            found.append(_compared(metric, ours, theirs, own if one_setup else None))
     return found
 
 
-def _compared(metric: str, base: list[float], other: list[float], one_setup: bool) -> DeviceTime:
+def _compared(
+    metric: str, base: list[float], other: list[float], own: tuple[float | None, ...] | None
+) -> DeviceTime:
+    """own: the values of the two runs, where they are repeats of one setup, which has one median."""
     spread = max((max(side) - min(side) for side in (base, other) if len(side) > 1), default=None)
     known = None if min(len(base), len(other)) < 2 else spread
-    middle, others = median(base), median(other)
-    if one_setup or known is None or abs(others - middle) <= known:
+    middle, others = own or (median(base), median(other))
+    assert middle is not None
+    assert others is not None
+    if own is not None or known is None or abs(others - middle) <= known:
         verdict = "inconclusive"
     else:
         verdict = "worse" if others > middle else "better"

@@ -16,9 +16,11 @@ from xlahouse.reports.panels.runs.setups import virtual_note
 SQL = """
 select
     metric,
+    value,
+    other_value,
+    value_ratio as effect_ratio,
     median,
     other_median,
-    other_median / nullif(median, 0) as effect_ratio,
     spread,
     runs,
     other_runs,
@@ -32,9 +34,11 @@ order by metric
 
 COLUMNS = (
     text_column("metric", "Metric"),
-    metric_column("median", "First run"),
-    metric_column("other_median", "Second run"),
+    metric_column("value", "First run"),
+    metric_column("other_value", "Second run"),
     TableColumn("effect_ratio", "Effect", show_effect, show_exact),
+    metric_column("median", "Median of its setup"),
+    metric_column("other_median", "then"),
     metric_column("spread", "Spread"),
     count_column("runs", "Repeats"),
     count_column("other_runs", "then"),
@@ -46,7 +50,9 @@ def verdict(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
     """In what the setups differ."""
     differing, count = rows.row(0, named=True)["differing"], rows["differing_count"][0]
     if not differing:
-        return ["The setups do not differ in anything that is known."]
+        return [
+            "The runs are repeats of one setup, as far as is known: no verdict can favour one of them."
+        ]
     if count == 1:
         return [f"The setups differ in {differing}."]
     return [
@@ -57,8 +63,9 @@ def verdict(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
 PANEL: Panel[Sequence[PageFacts]] = Panel(
     key="versus-metrics",
     title="Metrics of both runs",
-    lede="Medians over the repeats of each run's setup. The verdict is on the second run; a time is "
-    "inconclusive within the spread of the repeats, or where a setup has one run.",
+    lede="Values of each run, and beside them the medians over the repeats of its setup. The verdict on the "
+    "second run compares the medians; a time is inconclusive within the spread of the repeats, or where a "
+    "setup has one run.",
     sql=SQL,
     columns=COLUMNS,
     figures=lambda rows, runs: [],

@@ -8,7 +8,9 @@ import pytest
 
 from tests.command import run_command
 from tests.warehouse import write_warehouse
-from xlahouse.sql.answers.compare import MetricChange, RunComparison, judge
+from xlahouse.sql import Warehouse
+from xlahouse.sql.answers.compare import MetricChange, RunComparison, compare_runs, judge
+from xlahouse.sql.answers.device_times import device_times
 
 S = 1_000_000_000_000
 
@@ -124,6 +126,43 @@ def test_one_run_is_inconclusive_and_several_differences_are_named(root, monkeyp
     err = capsys.readouterr().err
     assert "the setups differ in 2 things: dtype, batch_size" in err
     assert "shows no spread; repeat it" in err
+
+
+def test_repeats_of_one_setup_are_compared_by_their_own_values(root):
+    """A request of 10 s a step and one of 11 s: 10 % more, of which no verdict can be reached."""
+    with Warehouse(root) as warehouse:
+        found = {row.metric: row for row in compare_runs(warehouse, "base0", "base2").rows}
+    for metric, base, other in (("ttft_s", 10, 11), ("output_tokens_per_s", 2 / 20, 2 / 22)):
+        row = found[metric]
+        assert (row.base, row.other) == (pytest.approx(base), pytest.approx(other))
+        assert (row.runs, row.other_runs, row.verdict) == (3, 3, "inconclusive")
+
+
+def test_device_times_of_repeats_are_their_own(tmp_path):
+    """Two repeats work 6 and 9 s of a decode step, whose median is 7.5; a run of another setup 4."""
+    runs = [("a", "s", 6), ("b", "s", 9), ("c", "t", 4)]
+    step = {"device_id": 0, "phase": "decode", "request": 0, "step": 1}
+    op = step | {"op": "f", "category": "compute", "start_ps": 0}
+    tables = {
+        "runs": [{"run_id": run, "name": run, "setup": setup} for run, setup, _ in runs],
+        "devices": [
+            {"run_id": run, "device_id": 0, "logical_id": 0, "world": 0} for run, *_ in runs
+        ],
+        "ops": [
+            {**op, "run_id": run, "duration_ps": seconds * S, "self_ps": seconds * S}
+            for run, _, seconds in runs
+        ],
+        "busy_intervals": [
+            {"run_id": run, "device_id": 0, "request": 0, "step": 1, "category": "compute"}
+            | {"start_ps": 0, "duration_ps": seconds * S}
+            for run, _, seconds in runs
+        ],
+    }
+    with Warehouse(write_warehouse(tmp_path / "w", tables)) as warehouse:
+        (repeats,) = device_times(warehouse, "a", "b")
+        (setups,) = device_times(warehouse, "a", "c")
+    assert (repeats.base, repeats.other, repeats.verdict) == (6, 9, "inconclusive")
+    assert (setups.base, setups.other) == (7.5, 4)
 
 
 def test_what_is_not_there_is_said(root, monkeypatch, capsys):
