@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import tempfile
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
@@ -31,6 +31,7 @@ from xlahouse.capture.plan import Experiment
 from xlahouse.capture.run.runner import CAPTURE_PACKAGES, choose_experiments
 from xlahouse.capture.scratch import scratch_folder
 
+WAKE_S = 0.2  # between looks for an interrupt
 FAILED = "failed: "  # begins the last line of an experiment that was not compiled
 
 
@@ -145,6 +146,13 @@ def _compile_cells(
     with ThreadPoolExecutor(workers) as pool:
         futures = [pool.submit(compile_one, place, alike) for place, alike in enumerate(cells, 1)]
         try:
+            waiting = set(futures)
+            while (
+                waiting
+            ):  # a wait without end misses interrupts: the handler of polars restarts it
+                ended, waiting = wait(waiting, WAKE_S, FIRST_EXCEPTION)
+                for future in ended:
+                    future.result()
             return [future.result() for future in futures]
         except BaseException:  # an interrupt too: no child outlives it
             pool.shutdown(wait=False, cancel_futures=True)

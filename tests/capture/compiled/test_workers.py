@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -97,6 +99,41 @@ def test_an_interrupt_ends_the_children(tmp_path, monkeypatch):
     assert time.monotonic() - begin < 30
     assert "long" in started
     assert events == []
+
+
+CTRL_C = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
+import polars
+from pathlib import Path
+from tests.capture.compiled import test_workers as made
+from xlahouse.capture.compile import plan as plans
+
+folder = Path(sys.argv[1])
+
+def compiled(experiment, target, work, *_):
+    (folder / "begun").touch()
+    work.children.run(made.SLEEPER, b"", folder / "log", {})
+
+plans._compiled = compiled
+made._compile_cells(made.alike("a"), made.compiling(folder), print, True, 2)
+"""
+
+
+def test_ctrl_c_ends_a_process_that_has_polars(tmp_path):
+    """Its handler of the signal restarts system calls, so that a wait without end would go on."""
+    process = subprocess.Popen(
+        (sys.executable, "-c", CTRL_C, str(tmp_path)), stderr=subprocess.PIPE
+    )
+    while not (tmp_path / "begun").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    try:
+        _, said = process.communicate(timeout=40)
+    finally:
+        process.kill()
+    assert said.rstrip().endswith(b"KeyboardInterrupt"), said
 
 
 def test_no_child_starts_after_the_end(tmp_path):
