@@ -41,6 +41,7 @@ from xlahouse.reports.panels.program import cost, fit, held
 from xlahouse.reports.panels.runs import (
     comparison,
     comparison_why,
+    compiled_cells,
     op_changes,
     scaling,
     study,
@@ -127,7 +128,7 @@ SITE_PAGES: dict[str, tuple[Panel[Sequence[PageFacts]], ...]] = {
         comparison_why.WIRE,
     ),
     "scaling": (scaling.PANEL,),
-    "study": (study_matrix.PANEL, study.EFFECTS, study.PAIRS),
+    "study": (study_matrix.PANEL, study.EFFECTS, study.PAIRS, compiled_cells.PANEL),
     # Of two runs that a user chose; before it what changes in their steps, a panel a phase.
     VERSUS: (versus_metrics.PANEL,),
 }

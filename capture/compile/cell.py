@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from xlahouse.capture.compile.child import ChildLimits, run_child
+from xlahouse.capture.compile.child import Children
 from xlahouse.capture.compile.describe import describe
 from xlahouse.capture.compile.lower import Lowered, LowerJob
 from xlahouse.capture.compile.program import CACHE, Compiler, compile_program
@@ -44,7 +44,7 @@ class Compiling:
 
     compiler: Compiler  # the Python that has it
     traces: Path  # folder of captures, and of the cache
-    limits: ChildLimits  # of every child process
+    children: Children  # that trace and compile, within limits
     programs: tuple[str, ...] = PROGRAMS  # of each experiment
 
 
@@ -106,17 +106,17 @@ def _compile_programs(
         DoesNotFitError: the compiler refused a program, since it needs more HBM than a chip has.
         CaptureError: another reason, in one line.
     """
-    programs, limits = compiling.programs, compiling.limits
+    programs, children = compiling.programs, compiling.children
     cache = compiling.traces / CACHE
     say("tracing")
     job = LowerJob(experiment=experiment, folder=str(folder.absolute()), programs=programs)
-    answer = run_child(CHILD, msgspec.json.encode(job), log, limits, {})
+    answer = children.run(CHILD, msgspec.json.encode(job), log, {})
     lowered = msgspec.json.decode(answer.splitlines()[-1], type=Lowered)
     compiled = {}
     for name in programs:
         say(f"compiling the {name}")
         program = folder / f"{name}.pb"
-        compiled[name] = compile_program(program, log, target, compiling.compiler, cache, limits)
+        compiled[name] = compile_program(program, log, target, compiling.compiler, cache, children)
         program.unlink()
     return lowered, compiled
 

@@ -1,4 +1,4 @@
-"""Runs a child process within limits of time and memory; its failure is one line and a log."""
+"""Runs child processes within limits of time and memory; its failure is one line and a log."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
+from typing import IO
 
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.run.process import ending, last_line
@@ -33,47 +35,73 @@ class ChildLimits:
     memory_gib: float = 16.0  # of its data: heap and private mappings
 
 
-def run_child(
-    command: Sequence[str],
-    request: bytes,
-    log: Path,
-    limits: ChildLimits,
-    environment: Mapping[str, str],
-) -> bytes:
-    """Run `command` with `request` on its stdin and return its stdout; stderr goes to `log`.
+DEFAULT_LIMITS = ChildLimits()
 
-    The log is removed after success.
 
-    Raises:
-        CaptureError: the process failed, was too slow, or needed too much memory.
-    """
+class Children:
+    """Runs child processes within the same limits, from any thread."""
 
-    def bound() -> None:
-        size = int(limits.memory_gib * GIB)
-        resource.setrlimit(resource.RLIMIT_DATA, (size, size))
+    def __init__(self, limits: ChildLimits = DEFAULT_LIMITS) -> None:
+        self.limits = limits
+        self.ended = False
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._lock = Lock()  # of `ended` and `_running`
 
-    with log.open("wb") as stderr:
-        try:
-            done = subprocess.run(
-                command,
-                input=request,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                timeout=limits.seconds,
-                env={**os.environ, **environment},
-                preexec_fn=bound,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise CaptureError(
-                f"no result in {limits.seconds:g} s; raise --timeout; its log is {log}"
-            ) from error
-        except OSError as error:
-            raise CaptureError(f"{command[0]}: {error.strerror}; name a Python") from error
-    if done.returncode:
-        raise CaptureError(f"{_reason(done.returncode, log, limits)}; its log is {log}")
-    log.unlink()
-    return done.stdout
+    def run(
+        self, command: Sequence[str], request: bytes, log: Path, environment: Mapping[str, str]
+    ) -> bytes:
+        """Run `command` with `request` on its stdin and return its stdout; stderr goes to `log`.
+
+        The log is removed after success.
+
+        Raises:
+            CaptureError: the process failed, was too slow, needed too much memory, or was ended.
+        """
+        limits = self.limits
+        with log.open("wb") as stderr, self._start(command, stderr, environment) as child:
+            try:
+                answer, _ = child.communicate(request, limits.seconds)
+            except subprocess.TimeoutExpired as error:
+                raise CaptureError(
+                    f"no result in {limits.seconds:g} s; raise --timeout; its log is {log}"
+                ) from error
+            finally:
+                with self._lock:
+                    self._running.discard(child)
+                child.kill()  # nothing to one that is over
+        if child.returncode:
+            raise CaptureError(f"{_reason(child.returncode, log, limits)}; its log is {log}")
+        log.unlink()
+        return answer
+
+    def end(self) -> None:
+        """End all that run; no other starts."""
+        with self._lock:
+            self.ended = True
+            for child in self._running:
+                child.kill()
+
+    def _start(
+        self, command: Sequence[str], stderr: IO[bytes], environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        size = int(self.limits.memory_gib * GIB)
+        with self._lock:
+            if self.ended:
+                raise CaptureError("interrupted")
+            try:
+                child = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    env={**os.environ, **environment},
+                )
+            except OSError as error:
+                raise CaptureError(f"{command[0]}: {error.strerror}; name a Python") from error
+            # Not in the child before it starts: Python code there may hang where this process has threads.
+            resource.prlimit(child.pid, resource.RLIMIT_DATA, (size, size))
+            self._running.add(child)
+        return child
 
 
 def _reason(code: int, log: Path, limits: ChildLimits) -> str:

@@ -1,12 +1,14 @@
-"""Compiles the experiments of a plan, one after the other; each that fails costs only itself."""
+"""Compiles the experiments of a plan, some at a time; each that fails costs only itself."""
 
 from __future__ import annotations
 
 import importlib.util
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock
 
 import msgspec
 
@@ -18,7 +20,7 @@ from xlahouse.capture.compile.cell import (
     no_space,
     read_refused,
 )
-from xlahouse.capture.compile.child import ChildLimits
+from xlahouse.capture.compile.child import DEFAULT_LIMITS, ChildLimits, Children
 from xlahouse.capture.compile.program import Compiler
 from xlahouse.capture.compile.refusal import DoesNotFitError
 from xlahouse.capture.compile.search import advice_on
@@ -29,7 +31,7 @@ from xlahouse.capture.plan import Experiment
 from xlahouse.capture.run.runner import CAPTURE_PACKAGES, choose_experiments
 from xlahouse.capture.scratch import scratch_folder
 
-DEFAULT_LIMITS = ChildLimits()
+WAKE_S = 0.2  # between looks for an interrupt
 FAILED = "failed: "  # begins the last line of an experiment that was not compiled
 
 
@@ -39,6 +41,7 @@ class CompileEvent:
 
     experiment: str  # its name
     message: str  # one line
+    place: int  # of the experiment among those that are compiled, from 1, in the plan's order
     ended: bool = False  # compiled or failed; no other line follows
     folder: Path | None = None  # of what was compiled, at its end
 
@@ -72,6 +75,7 @@ def compile_plan(
     on_event: Callable[[CompileEvent], None] = lambda event: None,
     programs: tuple[str, ...] = PROGRAMS,
     search: bool = True,
+    workers: int = 1,
 ) -> list[Path]:
     """Compile the experiments of a plan and return their folders, in the plan's order.
 
@@ -82,10 +86,11 @@ def compile_plan(
         slice_name: chips to compile for, such as v6e-8; None: those that the plan names.
         python: a Python with jax and libtpu; None: this one.
         limits: of every child process.
-        on_event: called with the progress of each experiment.
+        on_event: called with the progress of each experiment, by one thread at a time.
         programs: of each experiment.
         search: of an experiment that needs too much memory, find the largest batch that compiles, else
             the smallest mesh.
+        workers: experiments compiled at once, each in child processes of its own.
 
     Raises:
         ManifestError: the plan is not valid, or has no such experiment.
@@ -100,27 +105,59 @@ def compile_plan(
     targets = [target_of(experiment, slice_name) for experiment in chosen]
     with tempfile.TemporaryDirectory(dir=scratch_folder()) as scratch:
         compiler = Compiler.of(python, Path(scratch))
-    compiling = Compiling(compiler, traces, limits, programs)
-    folders, failures = [], []
+    compiling = Compiling(compiler, traces, Children(limits), programs)
     cells = group(chosen, targets, compiler)
-    for place, alike in enumerate(cells, 1):
-        name = alike.first.name
-
-        def say(
-            message: str, folder: Path | None = None, name: str = name, place: int = place
-        ) -> None:
-            ended = folder is not None or message.startswith(FAILED)
-            on_event(CompileEvent(name, f"{message} ({place} of {len(cells)})", ended, folder))
-
-        try:
-            folders.append(_compiled(alike.first, alike.target, compiling, say, search))
-            say(f"compiled{alike.shared_by}", folders[-1])
-        except CaptureError as error:
-            failures.append(f"experiment {name}: {error}")
-            say(f"{FAILED}{error}")
+    outcomes = _compile_cells(cells, compiling, on_event, search, workers)
+    failures = [outcome for outcome in outcomes if isinstance(outcome, str)]
     if failures:
         raise CaptureError("\n".join(failures))
-    return folders
+    return [outcome for outcome in outcomes if isinstance(outcome, Path)]
+
+
+def _compile_cells(
+    cells: Sequence[Alike],
+    compiling: Compiling,
+    on_event: Callable[[CompileEvent], None],
+    search: bool,
+    workers: int,
+) -> list[Path | str]:
+    """The folder of each cell, or why it failed, in the order of `cells`."""
+    lock = Lock()  # one event at a time
+    children = compiling.children
+
+    def compile_one(place: int, alike: Alike) -> Path | str:
+        name = alike.first.name
+
+        def say(message: str, folder: Path | None = None) -> None:
+            ended = folder is not None or message.startswith(FAILED)
+            line = f"{message} ({place} of {len(cells)})"
+            with lock:
+                if not children.ended:
+                    on_event(CompileEvent(name, line, place, ended, folder))
+
+        try:
+            folder = _compiled(alike.first, alike.target, compiling, say, search)
+            say(f"compiled{alike.shared_by}", folder)
+            return folder
+        except CaptureError as error:
+            say(f"{FAILED}{error}")
+            return f"experiment {name}: {error}"
+
+    with ThreadPoolExecutor(workers) as pool:
+        futures = [pool.submit(compile_one, place, alike) for place, alike in enumerate(cells, 1)]
+        try:
+            waiting = set(futures)
+            while (
+                waiting
+            ):  # a wait without end misses interrupts: the handler of polars restarts it
+                ended, waiting = wait(waiting, WAKE_S, FIRST_EXCEPTION)
+                for future in ended:
+                    future.result()
+            return [future.result() for future in futures]
+        except BaseException:  # an interrupt too: no child outlives it
+            pool.shutdown(wait=False, cancel_futures=True)
+            children.end()
+            raise
 
 
 def _compiled(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from xlahouse.capture.compile.child import ChildLimits, run_child
+from xlahouse.capture.compile.child import Children
 from xlahouse.capture.compile.lower import CACHE as DONATED
 from xlahouse.capture.compile.refusal import DoesNotFitError, refusal_error
 from xlahouse.capture.compile.target import Target
@@ -36,8 +37,8 @@ class Compiler:
             CaptureError: it has none.
         """
         chosen = python or sys.executable
-        answer = run_child(
-            (chosen, str(SCRIPT), "versions"), b"", scratch / "versions.log", ChildLimits(), {}
+        answer = Children().run(
+            (chosen, str(SCRIPT), "versions"), b"", scratch / "versions.log", {}
         )
         versions = json.loads(answer)
         missing = [name for name in ("jax", "jaxlib", "libtpu") if name not in versions]
@@ -50,7 +51,7 @@ class Compiler:
 
 
 def compile_program(
-    program: Path, log: Path, target: Target, compiler: Compiler, cache: Path, limits: ChildLimits
+    program: Path, log: Path, target: Target, compiler: Compiler, cache: Path, children: Children
 ) -> Compiled:
     """Compile the HloModuleProto in the file `<name>.pb` to `<name>.hlo.pb` beside it.
 
@@ -68,32 +69,32 @@ def compile_program(
         raise refusal_error(program.stem, refused.read_text("utf-8"))
     if not kept.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        draft = cache / f".{key}"
-        request = {
-            "program": str(program),
-            "out": str(draft),
-            "topology": target.topology,
-            "chip_config": target.chip_config,
-            "device_count": target.device_count,
-            "donated": f"{DONATED}.",
-        }
-        answer = run_child(
-            (compiler.python, str(SCRIPT)),
-            json.dumps(request).encode(),
-            log,
-            limits,
-            {"LIBTPU_INIT_ARGS": target.flags},
-        )
-        message = json.loads(answer).get("refused")
-        if message is not None:
-            error = refusal_error(program.stem, message)
-            if isinstance(error, DoesNotFitError):  # it will be refused again
-                draft.write_text(message, "utf-8")
-                draft.replace(refused)
-            raise error
-        draft.with_name(f"{draft.name}{HLO}").replace(hlo)
-        draft.write_bytes(answer)
-        draft.replace(kept)  # last: a program without its answer is compiled again
+        with tempfile.TemporaryDirectory(prefix=".", dir=cache) as drafts:
+            draft = Path(drafts, key)
+            request = {
+                "program": str(program),
+                "out": str(draft),
+                "topology": target.topology,
+                "chip_config": target.chip_config,
+                "device_count": target.device_count,
+                "donated": f"{DONATED}.",
+            }
+            answer = children.run(
+                (compiler.python, str(SCRIPT)),
+                json.dumps(request).encode(),
+                log,
+                {"LIBTPU_INIT_ARGS": target.flags},
+            )
+            message = json.loads(answer).get("refused")
+            if message is not None:
+                error = refusal_error(program.stem, message)
+                if isinstance(error, DoesNotFitError):  # it will be refused again
+                    draft.write_text(message, "utf-8")
+                    draft.replace(refused)
+                raise error
+            draft.with_name(f"{key}{HLO}").replace(hlo)
+            draft.write_bytes(answer)
+            draft.replace(kept)  # last: a program without its answer is compiled again
     program.with_suffix(HLO).write_bytes(hlo.read_bytes())
     return msgspec.json.decode(kept.read_bytes(), type=Compiled)
 

@@ -49,6 +49,14 @@ def compile(
     memory: Annotated[
         float, typer.Option("--memory", min=1, help="GiB of memory for one program.")
     ] = 16.0,
+    workers: Annotated[
+        int,
+        typer.Option(
+            "--workers",
+            min=1,
+            help="Experiments compiled at once; each takes about one core, and up to --memory.",
+        ),
+    ] = 2,
 ) -> None:
     """Compile a plan with the TPU's own compiler; no TPU is needed.
 
@@ -70,12 +78,13 @@ def compile(
         raise typer.BadParameter(
             f"{unknown[0]}; programs: {', '.join(PROGRAMS)}", param_hint="--program"
         )
-    done: list[Path] = []
+    done: dict[int, Path] = {}  # by place in the plan
     with progress("compile") as say:
 
         def tell(event: plans.CompileEvent) -> None:
             say(f"{event.experiment}: {event.message}", passing=not event.ended)
-            done.extend([event.folder] if event.folder is not None else [])
+            if event.folder is not None:
+                done[event.place] = event.folder
 
         try:
             plans.compile_plan(
@@ -88,9 +97,11 @@ def compile(
                 tell,
                 chosen,
                 search,
+                workers,
             )
         finally:  # what failed costs no other experiment
-            if warehouse is not None and done:
-                ingest_paths(list(map(str, done)), warehouse, on_event=say)
-            for folder in done:
+            folders = [done[place] for place in sorted(done)]
+            if warehouse is not None and folders:
+                ingest_paths(list(map(str, folders)), warehouse, on_event=say)
+            for folder in folders:
                 print(folder)

@@ -12,7 +12,7 @@ import pytest
 from tests.capture.compiled.transfers import transfers
 from tests.later import Later, needs
 from xlahouse.capture.compile.cell import Compiling, compile_cell, compiled_before, find_compiled
-from xlahouse.capture.compile.child import ChildLimits, run_child
+from xlahouse.capture.compile.child import ChildLimits, Children
 from xlahouse.capture.compile.program import Compiler
 from xlahouse.capture.compile.target import target_of
 from xlahouse.capture.compiled_facts import FACTS, CompiledRun
@@ -64,7 +64,7 @@ def tp4(tmp_path_factory, compiler):
     """
     traces = tmp_path_factory.mktemp("traces")
     said = []
-    compiling = Compiling(compiler, traces, ChildLimits(), DECODE)
+    compiling = Compiling(compiler, traces, Children(), DECODE)
     folder = compile_cell(cell(), target_of(cell()), compiling, said.append)
     assert said == ["tracing", "compiling the decode"]
     return folder, traces
@@ -104,7 +104,7 @@ def test_the_same_cell_is_compiled_once(tp4, compiler):
     folder, traces = tp4
     said = []
     again = cell(name="small-r1", repeat=1, seed=1)
-    compiling = Compiling(compiler, traces, ChildLimits(), DECODE)
+    compiling = Compiling(compiler, traces, Children(), DECODE)
     assert compile_cell(again, target_of(again), compiling, said.append) == folder
     assert said == ["compiled before"]
     assert find_compiled(traces / cell(batch_size=8).cell, "other") is None
@@ -124,7 +124,7 @@ def test_a_dry_run_finds_what_was_compiled(tp4):
 @compiles
 def test_a_program_without_memory_fails_alone(tmp_path, compiler):
     """The limit is named, and no folder stays."""
-    small = ChildLimits(memory_gib=0.05)
+    small = Children(ChildLimits(memory_gib=0.05))
     with pytest.raises(CaptureError, match=r"0\.05 GiB of memory; raise --memory"):
         compile_cell(
             cell(), target_of(cell()), Compiling(compiler, tmp_path, small), lambda _: None
@@ -181,12 +181,12 @@ def test_a_child_that_hangs_or_fails_is_one_line(tmp_path):
     log = tmp_path / "child.log"
     sleeper = (sys.executable, "-c", "import time; time.sleep(60)")
     with pytest.raises(CaptureError, match=r"no result in 0\.2 s; raise --timeout; its log is"):
-        run_child(sleeper, b"", log, ChildLimits(seconds=0.2), {})
+        Children(ChildLimits(seconds=0.2)).run(sleeper, b"", log, {})
     failing = (sys.executable, "-c", "raise SystemExit('exceeded hbm capacity')")
     with pytest.raises(CaptureError, match="ended with code 1: exceeded hbm capacity"):
-        run_child(failing, b"", log, ChildLimits(), {})
+        Children().run(failing, b"", log, {})
     with pytest.raises(CaptureError, match="no-python: No such file"):
-        run_child(("no-python",), b"", log, ChildLimits(), {})
+        Children().run(("no-python",), b"", log, {})
 
 
 def test_an_allocator_that_dies_of_its_limit_is_named(tmp_path):
@@ -198,7 +198,7 @@ def test_an_allocator_that_dies_of_its_limit_is_named(tmp_path):
         f"import os; os.write(2, b'{words}\\n'); os.kill(os.getpid(), 11)",
     )
     with pytest.raises(CaptureError, match="it needs more than 16 GiB of memory; raise --memory"):
-        run_child(dying, b"", tmp_path / "child.log", ChildLimits(), {})
+        Children().run(dying, b"", tmp_path / "child.log", {})
 
 
 def test_a_python_without_compiler_is_named(tmp_path):

@@ -17,7 +17,7 @@ from tests.conftest import DEMO_PLAN
 from tests.later import needs
 from tests.layers import sampled
 from xlahouse.capture.compile.cell import Compiling, compile_cell
-from xlahouse.capture.compile.child import ChildLimits
+from xlahouse.capture.compile.child import Children
 from xlahouse.capture.compile.program import Compiler
 from xlahouse.capture.compile.target import target_of
 from xlahouse.capture.plan import read_plan
@@ -65,7 +65,7 @@ def test_transfers_are_the_plans(name, slice_name, compiler, tmp_path):
     experiment = msgspec.structs.replace(found, dtype="bfloat16", slice=slice_name)
     target = target_of(experiment)
     folder = compile_cell(
-        experiment, target, Compiling(compiler, tmp_path, ChildLimits()), lambda _: None
+        experiment, target, Compiling(compiler, tmp_path, Children()), lambda _: None
     )
     share = forecast(experiment)
     for program, noted in (("prefill", share.prefill), ("decode", share.decode)):

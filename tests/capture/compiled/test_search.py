@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.capture.compiled.test_compile import cell, compiles
 from xlahouse.capture.compile import plan as plans
 from xlahouse.capture.compile.cell import Compiling, compiled_before
-from xlahouse.capture.compile.child import ChildLimits
+from xlahouse.capture.compile.child import Children
 from xlahouse.capture.compile.plan import compile_plan
 from xlahouse.capture.compile.program import Compiler
 from xlahouse.capture.compile.refusal import DoesNotFitError, Refusal, refusal_error
@@ -166,7 +166,7 @@ def test_a_full_disk_costs_the_search_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(plans, "compile_cell", refuse)
     monkeypatch.setattr(plans, "needed_bytes", full)
     one = cell(batch_size=8)
-    compiling = Compiling(Compiler("python", {}), tmp_path, ChildLimits())
+    compiling = Compiling(Compiler("python", {}), tmp_path, Children())
     with pytest.raises(CaptureError, match=r"the decode needs .*No space left.*free some space"):
         plans._compiled(one, target_of(one), compiling, lambda message: None, True)
 

@@ -12,7 +12,7 @@ from tests.capture.compiled.transfers import transfers
 from tests.later import needs
 from tests.synth.protos import HloProto
 from xlahouse.capture.compile.cell import Compiling, compile_cell
-from xlahouse.capture.compile.child import ChildLimits
+from xlahouse.capture.compile.child import Children
 from xlahouse.capture.compile.program import Compiler
 from xlahouse.capture.compile.target import target_of
 from xlahouse.capture.compiled_facts import FACTS, CompiledRun
@@ -49,7 +49,7 @@ def folder(tmp_path_factory):
     compiler = Compiler.of(None, tmp_path_factory.mktemp("compiler"))
     traces = tmp_path_factory.mktemp("traces")
     return compile_cell(
-        cell, target_of(cell), Compiling(compiler, traces, ChildLimits()), lambda _: None
+        cell, target_of(cell), Compiling(compiler, traces, Children()), lambda _: None
     )
 
 
