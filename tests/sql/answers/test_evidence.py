@@ -55,6 +55,7 @@ def test_how_late_the_host_is(launches, gap, enqueued, late, said):
     split = split_time(TIMES, AXES)
     part = next(part for part in split.parts if part.name == "between_steps")
     row = {"launches": launches, "gap_ps": gap, "enqueued_gap_ps": enqueued, "late_ps": late}
+    row |= {"late_launches": launches, "latest_ps": late}
     found = evidence(Rows(row), "ab12", split, part)
     assert found == said or (said and said in found)
 
@@ -84,6 +85,28 @@ def test_how_late_the_host_is_by_launches(enqueued, said, tmp_path):
     with Warehouse(write_warehouse(tmp_path, tables)) as warehouse:
         found = evidence(warehouse, "r", split, part)
     assert found.endswith(said) if said else found.startswith("the host is late by 0.75 ns")
+
+
+def test_a_few_long_gaps_are_no_lateness_of_every_launch(tmp_path):
+    """Of 30 launches of 100, the first waits for none, 28 follow after 10 and were enqueued long before; the
+    last one starts 9,000 after the one before, and was enqueued 50 before it: late by 8,950."""
+    ends = [110 * step for step in range(29)]
+    starts = [*ends, ends[-1] + 100 + 9000]
+    enqueued = [start - 200 for start in ends] + [starts[-1] - 50]
+    launch = {"run_id": "r", "device_id": 0, "phase": "decode", "duration_ps": 100}
+    tables = {
+        "runs": [{"run_id": "r"}],
+        "devices": [{"run_id": "r", "device_id": 0, "core": "tensorcore", "traced": True}],
+        "launches": [
+            {**launch, "launch": step, "step": step, "start_ps": start, "enqueue_ps": enqueue}
+            for step, (start, enqueue) in enumerate(zip(starts, enqueued, strict=True))
+        ],
+    }
+    split = split_time(TIMES, AXES)
+    part = next(part for part in split.parts if part.name == "between_steps")
+    with Warehouse(write_warehouse(tmp_path, tables)) as warehouse:
+        found = evidence(warehouse, "r", split, part)
+    assert found == "the host is late for 1 of 29 launches, by 8.95 ns each"
 
 
 def test_what_is_behind_other_losses():
