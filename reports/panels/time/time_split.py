@@ -203,8 +203,9 @@ def _bars(data: pl.DataFrame, *keys: alt.Tooltip) -> alt.Chart:
 
 PANEL: Panel[PageFacts] = Panel(
     key="time",
-    title="Where the time goes",
-    lede="Each instant of a device's step counts as the first of these that applies: a "
+    title="Where the time within steps goes",
+    lede="From the first op of a device's step to its last; the time between steps is left out, and the "
+    "overview has it. Each instant counts as the first of these that applies: a "
     "compute op runs (compute), a collective is in flight (exposed communication), a "
     "copy runs (exposed copy), the device waits in a barrier (sync wait), none of these "
     "(idle).",
