@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from xlahouse.capture.commands import located, shown, with_mesh
-from xlahouse.reports.answers import Verdict, shown_findings, shown_memory
+from xlahouse.reports.answers import Verdict, shown_findings, shown_lagging, shown_memory
 from xlahouse.reports.charts.cards import HeadlineCard, known_cards, unknown_by_reason
 from xlahouse.reports.charts.facts import (
     COMPARED_BANNER,
@@ -83,6 +83,7 @@ def run_html(
             "answer": _sentence(verdict.summary.verdict) if verdict else "",
             # A compiled run's verdict says it already.
             "memory": shown_memory(verdict.summary) if verdict and not facts.compiled else "",
+            "lagging": shown_lagging(verdict.summary) if verdict else "",
             "split": split if split and not split.empty else None,
             "findings": shown_findings(verdict.summary, frame.links) if verdict else [],
             "cards": known_cards(cards),

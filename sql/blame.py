@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import (
+    DamagedFileError,
     LowMemoryError,
     QueryError,
     WarehouseError,
@@ -20,6 +21,8 @@ from xlahouse.sql.nearest import suggest
 
 if TYPE_CHECKING:
     import duckdb
+
+    from xlahouse.sql.place import Place
 
 NO_SUCH_COLUMN = re.compile(r'Values list "([^"]+)" does not have a column named "([^"]+)"')
 TOO_DEEP = "the query nests too deep; split it with WITH"
@@ -95,6 +98,19 @@ def blame_file(error: Exception, file: str = "") -> XlahouseError:
     return WarehouseError(
         f"{text}; if an ingest replaced the run just now, query again, else ingest the run again"
     )
+
+
+def blame_row(error: Exception, place: Place, run_ids: Iterable[str]) -> None:
+    """Raise an error of reading the rows of runs as that of the first damaged row, if there is one.
+
+    Raises:
+        DamagedFileError: names the row's file.
+    """
+    from xlahouse.ingest.store.run_index import row_path
+    from xlahouse.sql.damage import damaged_rows
+
+    for run_id, line in damaged_rows(place.root, run_ids).items():
+        raise DamagedFileError(line, place.url(row_path(run_id)), headline(error)) from error
 
 
 def place(sql: str, offset: int | None) -> tuple[int | None, int | None]:

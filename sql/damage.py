@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from xlahouse.capture.errors import (
 from xlahouse.ingest.events.files import open_fs, read_parquet
 from xlahouse.ingest.schema import BY_NAME, INGEST_VERSION
 from xlahouse.ingest.store.run_index import row_path
-from xlahouse.sql.blame import engine_errors, headline
+from xlahouse.sql.blame import engine_errors
 from xlahouse.sql.listing import Listing, run_of
 from xlahouse.sql.types import quote
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     import duckdb
     from fsspec import AbstractFileSystem
 
-    from xlahouse.sql.place import Place
     from xlahouse.sql.warehouse import Warehouse
 
 # Kinds of DuckDB's errors that a query can cause by itself; that of a damaged file often has no kind.
@@ -148,21 +146,6 @@ def damaged_rows(root: str, run_ids: Iterable[str]) -> dict[str, str]:
         except WarehouseError as error:
             found[run_id] = str(error)
     return found
-
-
-@contextmanager
-def blaming_rows(place: Place, run_ids: Iterable[str]) -> Iterator[None]:
-    """Raise an error of reading the rows of runs as that of the first damaged row, if there is one.
-
-    Raises:
-        DamagedFileError: names the row's file.
-    """
-    try:
-        yield
-    except WarehouseError as error:
-        for run_id, line in damaged_rows(place.root, run_ids).items():
-            raise DamagedFileError(line, place.url(row_path(run_id)), headline(error)) from error
-        raise
 
 
 def _check_row(system: AbstractFileSystem, name: str, run_id: str, schema: pa.Schema) -> None:

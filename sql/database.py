@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from xlahouse.capture.errors import DamagedFileError, WarehouseError
-from xlahouse.sql.blame import blame_file, engine_errors, headline
+from xlahouse.sql.blame import blame_file, blame_row, engine_errors, headline
 from xlahouse.sql.describing import create_all, create_tables
 from xlahouse.sql.interrupt import left_behind
 from xlahouse.sql.library import RUN_SETTINGS, TABLES, Library
@@ -216,10 +216,7 @@ class Database:
             for row in read_run_settings(self._place, list(self.listing.names)):
                 self._connection.execute(insert, list(row))
         elif name == "runs" and self.listing.runs_sql:
-            from xlahouse.sql.damage import blaming_rows
-
-            with blaming_rows(self._place, self.listing.names):
-                self._install_runs(self.listing.runs_sql, self.listing.own_rows_sql)
+            self._install_runs(self.listing.runs_sql, self.listing.own_rows_sql)
         elif self.listing.files.get(name):
             self._create_table(name)
         else:
@@ -267,6 +264,8 @@ class Database:
                 f"{name}: {headline(error)}; an older ingest wrote it: ingest again"
             ) from error
         except engine_errors() as error:
+            if name == "runs":
+                blame_row(error, self._place, self.listing.names)
             raise blame_file(error) from error
         self._installed.add(name)
 

@@ -9,8 +9,8 @@ from xlahouse.capture.words import HOST_STEPS
 from xlahouse.sql.answers.split import Part, Split
 from xlahouse.sql.answers.words import duration, percent
 
-# The launches that the host is latest for, up to nine tenths of all lateness, stand apart: a few long gaps say
-# nothing of the other launches.
+# The launches that the host is latest for, up to nine tenths of all lateness, stand apart: a few long gaps
+# say nothing of the other launches.
 LATE_SQL = """
 with gaps as (
     select

@@ -10,6 +10,7 @@ from xlahouse.capture.commands import STATE_MESH, shown, with_mesh
 from xlahouse.capture.words import plural
 from xlahouse.sql.answers.compiled import NOTHING_RAN, compiled_verdict
 from xlahouse.sql.answers.evidence import Source, evidence
+from xlahouse.sql.answers.lagging import Lagging, most_lagging
 from xlahouse.sql.answers.launched import launched
 from xlahouse.sql.answers.losses import COMPUTE, COMPUTE_LEVER, COMPUTE_VIEW, LOSSES
 from xlahouse.sql.answers.memory import Memory, most_memory
@@ -125,6 +126,7 @@ class Summary:
     ttft: Latency  # time to first token
     tpot: Latency  # time per output token
     memory: Memory | None  # None: neither an allocator nor a program says it
+    lagging: Lagging | None  # None: no arrivals of devices can be compared
     findings: tuple[Finding, ...]  # the steps' largest first, three at most
     data: tuple[DataFinding, ...]  # the worst first
     notes: tuple[str, ...]  # a sentence each
@@ -187,6 +189,7 @@ def summarize_run(source: Source, run_id: str) -> Summary:
         _of_server(served, "ttft") or _latency(row, "ttft_s", reasons),
         _of_server(served, "tpot") or _latency(row, "tpot_s", reasons),
         most_memory(source, run_id),
+        most_lagging(source, run_id),
         findings,
         data,
         _notes(row, _about(source, run_id, phase), split, prefill, source.root),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from xlahouse.capture.commands import located
 from xlahouse.capture.words import NO_OPS, plural
+from xlahouse.sql.answers.lagging import NO_LAG, lagging_text
 from xlahouse.sql.answers.memory import NO_MEMORY, memory_text
 from xlahouse.sql.answers.split import Part, Split
 from xlahouse.sql.answers.summary import Latency, Summary
@@ -35,6 +36,8 @@ def summary_lines(found: Summary, warehouse: str) -> Iterator[str]:
     yield _latency_line("TPOT", found.tpot)
     memory = memory_text(found.memory) if found.memory else f"not known, because: {NO_MEMORY}"
     yield visible(f"memory: {memory}")
+    lagging = lagging_text(found.lagging) if found.lagging else f"not known, because: {NO_LAG}"
+    yield visible(f"devices: {lagging}")
     for place, finding in enumerate(found.findings, start=1):
         yield ""
         yield visible(f"{place}. {finding.text}")

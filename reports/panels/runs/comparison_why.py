@@ -228,9 +228,9 @@ def wire_notes(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
 TIME: Panel[Sequence[PageFacts]] = Panel(
     key="step-time",
     title="Why: where the time within a step goes",
-    lede="Mean over the steps of all traced devices of a setup's runs, from the first op of a step to its last. "
-    "The time between steps, which is part of TPOT, is left out. Exposed communication: not hidden by a "
-    "compute op.",
+    lede="Mean over the steps of all traced devices of a setup's runs, from the first op of a step to its "
+    "last. The time between steps, which is part of TPOT, is left out. Exposed communication: not hidden by "
+    "a compute op.",
     sql=STEP_TIME_SQL,
     columns=STEP_TIME_COLUMNS,
     figures=time_figures,
