@@ -17,7 +17,7 @@ from xlahouse.reports.charts.columns import (
 )
 from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.panel import Figure, Panel, TableColumn
-from xlahouse.reports.charts.units import show_factor, show_ratio, show_s
+from xlahouse.reports.charts.units import plural, show_factor, show_ratio, show_s
 from xlahouse.reports.panels.runs.decision_charts import (
     LATENCIES,
     RATE,
@@ -180,8 +180,9 @@ def columns(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> tuple[TableColumn,
         return ", ".join(part for part in family.split(", ") if part not in shared)
 
     several = rows["family"].n_unique() > 1
+    # Before the setup: rows are by workload, and a rate of one says nothing about another.
     workload = (text_column("family", "Workload", own_words),) if several else ()
-    return (*COLUMNS[:5], *(_FORECAST_COLUMNS if known else ()), *COLUMNS[5:], *workload)
+    return (*workload, *COLUMNS[:5], *(_FORECAST_COLUMNS if known else ()), *COLUMNS[5:])
 
 
 def figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
@@ -228,8 +229,9 @@ def _verdict(name: str, part: pl.DataFrame) -> list[str]:
     if len(ranked) < 2:
         return []
     best = ranked.row(0, named=True)
+    several = ranked["chips"].n_unique() > 1
     text = (
-        f"{name}: {_setup(best)} gives the most output tokens/s per {best['per']}, "
+        f"{name}: {_setup(best, several)} gives the most output tokens/s per {best['per']}, "
         f"{show_factor(best[RATE])}{_latency(best)}. {_certainty(*ranked.head(2).to_dicts())}"
     )
     latency = "tpot_s" if ranked["tpot_s"].is_not_null().any() else "ttft_s"
@@ -237,16 +239,17 @@ def _verdict(name: str, part: pl.DataFrame) -> list[str]:
     if len(line) > 1:
         quick = line.row(0, named=True)
         text += (
-            f" {_setup(quick)} has the least {LATENCIES[latency]}, {show_s(quick[latency])}, with "
+            f" {_setup(quick, several)} has the least {LATENCIES[latency]}, {show_s(quick[latency])}, with "
             f"{show_ratio(quick[RATE] / best[RATE])} of that rate; "
             f"{len(line)} of {len(ranked)} setups are on the dashed line."
         )
     return [text]
 
 
-def _setup(row: Mapping[str, Any]) -> str:
+def _setup(row: Mapping[str, Any], with_chips: bool) -> str:
     batch = "" if row["batch_size"] is None else f" at batch {row['batch_size']:,}"
-    return f"{row['label']}{batch}"
+    chips = f" on {plural(row['chips'], row['per'])}" if with_chips and row["chips"] else ""
+    return f"{row['label']}{batch}{chips}"
 
 
 def _latency(row: Mapping[str, Any]) -> str:

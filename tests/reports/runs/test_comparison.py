@@ -325,3 +325,11 @@ def test_charts_have_the_setups_of_the_highest_rates():
     assert drawn["label"].to_list() == [f"tp{n}" for n, rate in enumerate(rates) if rate >= 5]
     (note,) = left_out(rows)
     assert note.startswith("A chart has at most 40 setups, the ones with the most output tokens/s")
+
+
+@pytest.mark.parametrize(
+    ("several", "said"), [(True, "pp2 at batch 8 on 2 chips"), (False, "pp2 at batch 8")]
+)
+def test_setups_of_other_sizes_are_named_with_their_chips(several: bool, said: str) -> None:
+    row = {"label": "pp2", "batch_size": 8, "chips": 2, "per": "chip"}
+    assert comparison._setup(row, several).replace("\u00a0", " ") == said
