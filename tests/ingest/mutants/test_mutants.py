@@ -30,6 +30,8 @@ MANY = Plan(batch=40, relations=3, check_each=1, report_each=1)
     ids=["few", "many"],
 )
 def test_mutants(numbers, plan):
+    for kind in KINDS.values():
+        kind.sources()  # skips here where a sample is missing, not in the campaign's process
     assert [found for found in campaign(numbers, plan) if found.faults] == []
 
 
