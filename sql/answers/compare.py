@@ -17,14 +17,11 @@ NO_REGRESSION, REGRESSION, INCONCLUSIVE = 0, 1, 3
 _SQL = """
 with pair as (
     select
-        c.*,
-        case when b.setup = o.setup and c.source = c.other_source then c.value else c.median end as base,
-        case when b.setup = o.setup and c.source = c.other_source then c.other_value else c.other_median end
-            as other
-    from run_comparison_v2 as c
-    inner join runs as b on b.run_id = c.run_id
-    inner join runs as o on o.run_id = c.other_run_id
-    where c.run_id = $base and c.other_run_id = $other
+        *,
+        case when is_repeat then value else median end as base,
+        case when is_repeat then other_value else other_median end as other
+    from run_comparison_v2
+    where run_id = $base and other_run_id = $other
 )
 select
     metric, base, other, 100 * (other / nullif(base, 0) - 1) as change_percent,

@@ -22,8 +22,7 @@ pairs as (
         v.runs, u.runs as other_runs,
         v.median, u.median as other_median,
         greatest(v.spread, u.spread) as spread,
-        v.runs > 1 and u.runs > 1
-        and (v.setup_key <> u.setup_key or v.source <> u.source) as is_repeated,
+        v.setup_key = u.setup_key and v.source = u.source as is_repeat,
         b.setup <> o.setup as has_other_setup,
         concat_ws(
             ', ',
@@ -106,12 +105,14 @@ select
     -- better or worse (the other run), equal (exact metrics alone), or inconclusive
     case
         when is_exact and difference = 0 and coalesce(spread, 0) = 0 then 'equal'
-        when not is_exact and not is_repeated or abs(difference) <= spread then 'inconclusive'
+        when not is_exact and (is_repeat or runs < 2 or other_runs < 2) or abs(difference) <= spread then 'inconclusive'
         when (difference < 0) = less_is_better then 'better'
         else 'worse'
     end as verdict,
     -- number of settings that differ
     cast(case when differs_elsewhere then 1 else listed_count end as bigint) as differing_count,
     -- their names; settings: the setups differ in something else. Empty for repeats of one setup
-    case when differs_elsewhere then 'settings' else listed end as differing
+    case when differs_elsewhere then 'settings' else listed end as differing,
+    -- the runs are repeats of one setup: their own values differ, their median is one
+    is_repeat
 from compared

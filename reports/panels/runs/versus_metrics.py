@@ -26,7 +26,8 @@ select
     other_runs,
     verdict,
     differing,
-    differing_count
+    differing_count,
+    is_repeat
 from run_comparison_v2
 where run_id = list_extract($runs, 1) and other_run_id = list_extract($runs, 2)
 order by metric
@@ -49,10 +50,10 @@ COLUMNS = (
 def verdict(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
     """In what the setups differ."""
     differing, count = rows.row(0, named=True)["differing"], rows["differing_count"][0]
+    if rows["is_repeat"].all():
+        return ["The runs are repeats of one setup: no verdict can favour one of them."]
     if not differing:
-        return [
-            "The runs are repeats of one setup, as far as is known: no verdict can favour one of them."
-        ]
+        return ["No setting of the runs is known to differ."]
     if count == 1:
         return [f"The setups differ in {differing}."]
     return [

@@ -100,7 +100,8 @@ def run_comparison(runs: Runs) -> Iterable[Row]:
             row["difference"] = row["other_median"] - row["median"]
             spreads = [s for s in (_spread(ours), _spread(theirs)) if s is not None]
             row["spread"] = max(spreads, default=None)
-            repeated = len(ours) > 1 and len(theirs) > 1 and setup != other_setup
+            row["is_repeat"] = setup == other_setup
+            repeated = len(ours) > 1 and len(theirs) > 1 and not row["is_repeat"]
             judged = repeated or metric in EXACT
             far = judged and abs(row["difference"]) > (row["spread"] or 0)
             better = (row["difference"] < 0) == less
