@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from xlahouse.sql.answers.evidence import Source
+from xlahouse.sql.answers.source import Source
 from xlahouse.sql.answers.words import amount
 
 NOTHING_RAN = "its programs were compiled and did not run"

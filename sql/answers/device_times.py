@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from statistics import median
 
-from xlahouse.sql.answers.evidence import Source
+from xlahouse.sql.answers.source import Source
 
 DEVICE_METRICS = ("prefill_device_s", "decode_device_s", "mixed_device_s", "step_device_s")
 

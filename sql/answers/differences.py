@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from xlahouse.sql.answers.evidence import Source
+from xlahouse.sql.answers.source import Source
 from xlahouse.sql.answers.words import duration, percent
 
 MOST_OPS = 10  # rows for reading

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from xlahouse.capture.words import HOST_STEPS
+from xlahouse.sql.answers.lagging import lagging_text, most_lagging
+from xlahouse.sql.answers.source import Source
 from xlahouse.sql.answers.split import Part, Split
 from xlahouse.sql.answers.words import duration, percent
 
@@ -72,40 +74,13 @@ group by kernel
 order by sum(duration_ps) desc, kernel
 limit 1
 """
-LATEST_SQL = """
-select device_id, host, last_ratio, mean_lag_ps
-from straggler_v2
-where run_id = $run and last_ratio > 0
-order by last_ratio desc, mean_lag_ps desc nulls last, device_id
-limit 1
-"""
-
 FEW_LATE = 0.1  # of the launches: fewer are gaps of their own, and no property of a launch
-
-
-class Answer(Protocol):
-    """Rows of a query."""
-
-    def dicts(self) -> list[dict[str, Any]]:
-        """Rows by column."""
-        ...
-
-
-class Source(Protocol):
-    """What answers SQL: a warehouse, or one of its runs."""
-
-    @property
-    def root(self) -> str:
-        """The warehouse's folder or URL."""
-        ...
-
-    def query(self, sql: str, params: Mapping[str, object] | None = None) -> Answer:
-        """Run one SELECT with `$name` parameters."""
-        ...
 
 
 def evidence(source: Source, run_id: str, split: Split, part: Part) -> str:
     """A few words on what is behind a part of a split; empty where the views say no more."""
+    if part.name == "sync_wait":
+        return _latest(source, run_id)
     asked = _QUESTIONS.get(part.name)
     if asked is None:
         return ""
@@ -164,11 +139,9 @@ def _say_copy(row: dict[str, Any], split: Split, part: Part) -> str:
     return f"most copy time is in {row['kernel']}, {each:.3g} a step"
 
 
-def _say_latest(row: dict[str, Any], split: Split, part: Part) -> str:
-    of = f" of {row['host']}" if row["host"] else ""
-    lag = f", {duration(row['mean_lag_ps'])} after the first" if row["mean_lag_ps"] else ""
-    share = percent(row["last_ratio"])
-    return f"device {row['device_id']}{of} comes last to {share} of its collectives{lag}"
+def _latest(source: Source, run_id: str) -> str:
+    found = most_lagging(source, run_id)
+    return lagging_text(found) if found and found.last_ratio else ""
 
 
 # The causes of idle_gap in words.
@@ -183,5 +156,4 @@ _QUESTIONS: dict[str, tuple[str, Callable[[dict[str, Any], Split, Part], str]]] 
     "idle": (CAUSE_SQL, _say_cause),
     "exposed": (COLLECTIVE_SQL, _say_collective),
     "exposed_copy": (COPY_SQL, _say_copy),
-    "sync_wait": (LATEST_SQL, _say_latest),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xlahouse.sql.answers.evidence import Source
+from xlahouse.sql.answers.source import Source
 from xlahouse.sql.answers.words import duration, percent
 
 NO_LAG = "no collective has known arrivals of several devices of accelerators"

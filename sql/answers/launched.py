@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from xlahouse.capture.words import plural
-from xlahouse.sql.answers.evidence import Source
+from xlahouse.sql.answers.source import Source
 from xlahouse.sql.answers.words import duration, percent
 
 # Of a run whose every step is one execution of a program.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from xlahouse.sql.answers.evidence import Source
+from xlahouse.sql.answers.source import Source
 from xlahouse.sql.answers.words import amount, percent
 
 NO_MEMORY = "the trace has no allocator's counters, and no program with its buffers"

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from xlahouse.capture.commands import STATE_MESH, shown, with_mesh
 from xlahouse.capture.words import plural
 from xlahouse.sql.answers.compiled import NOTHING_RAN, compiled_verdict
-from xlahouse.sql.answers.evidence import Source, evidence
+from xlahouse.sql.answers.evidence import evidence
 from xlahouse.sql.answers.lagging import Lagging, most_lagging
 from xlahouse.sql.answers.launched import launched
 from xlahouse.sql.answers.losses import COMPUTE, COMPUTE_LEVER, COMPUTE_VIEW, LOSSES
 from xlahouse.sql.answers.memory import Memory, most_memory
+from xlahouse.sql.answers.source import Source
 from xlahouse.sql.answers.split import (
     AXES_SQL,
     PREFILL_SQL,

@@ -132,7 +132,13 @@ def test_what_is_behind_other_losses():
     assert evidence(copies, "ab12", split, parts["exposed_copy", None]) == (
         "most copy time is in copy-done, 6 a step"
     )
-    late = {"device_id": 13, "host": "host1", "last_ratio": 0.75, "mean_lag_ps": 40e6}
+    late = {
+        "device_id": 13,
+        "host": "host1",
+        "last_ratio": 0.75,
+        "mean_lag_ps": 40e6,
+        "devices": 16,
+    }
     assert evidence(Rows(late), "ab12", split, parts["sync_wait", None]) == (
         "device 13 of host1 comes last to 75 % of its collectives, 40 µs after the first"
     )
@@ -141,4 +147,6 @@ def test_what_is_behind_other_losses():
         "device 13 comes last to 75 % of its collectives"
     )
     assert evidence(Rows(), "ab12", split, parts["idle", None]) == ""
-    assert evidence(Rows(), "ab12", split, parts["sync_wait", None]) == ""
+    together = Rows(late | {"last_ratio": 0.0})
+    for none in (together, Rows()):
+        assert evidence(none, "ab12", split, parts["sync_wait", None]) == ""
