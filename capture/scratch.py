@@ -30,9 +30,12 @@ def _made(pid: int) -> str:
     folder = tempfile.mkdtemp(prefix=PREFIX)
     new = f"{folder}/{_LOCK}.new"
     number = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    fcntl.flock(number, fcntl.LOCK_EX)
-    os.rename(new, f"{folder}/{_LOCK}")  # no process finds it before it is held
     _held.append(number)
+    # No process finds the lock before it is held. On a file system without locks none finds it at all, and the
+    # folder of a killed process stays.
+    with suppress(OSError):
+        fcntl.flock(number, fcntl.LOCK_EX)
+        os.rename(new, f"{folder}/{_LOCK}")
     atexit.register(_remove, folder, pid)
     return folder
 

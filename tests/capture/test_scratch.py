@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import subprocess
 import sys
 import tempfile
@@ -9,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from xlahouse.capture.scratch import remove_abandoned
+from xlahouse.capture.scratch import _made, remove_abandoned, scratch_folder
 
 USES = """
 import os, signal, sys
@@ -57,3 +59,19 @@ def test_no_other_folder_is_removed(place: Path) -> None:
     before = sorted(place.rglob("*"))
     remove_abandoned()
     assert sorted(place.rglob("*")) == before
+
+
+def test_a_file_system_without_locks_has_a_folder_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS without its lock service says ENOLCK."""
+
+    def refuse(number: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "flock", refuse)
+        _made.cache_clear()
+        folder = Path(scratch_folder())
+        remove_abandoned()
+    remove_abandoned()
+    assert folder.is_dir()
+    _made.cache_clear()
