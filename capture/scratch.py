@@ -31,8 +31,8 @@ def _made(pid: int) -> str:
     new = f"{folder}/{_LOCK}.new"
     number = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     _held.append(number)
-    # No process finds the lock before it is held. On a file system without locks none finds it at all, and the
-    # folder of a killed process stays.
+    # No process finds the lock before it is held. On a file system without locks none finds it at all, and
+    # the folder of a killed process stays.
     with suppress(OSError):
         fcntl.flock(number, fcntl.LOCK_EX)
         os.rename(new, f"{folder}/{_LOCK}")
