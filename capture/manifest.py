@@ -160,6 +160,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     host_late_ratio: float | None = None
     # Programs that were compiled before profiling; others came from the folder of an earlier capture.
     programs_compiled: Count | None = None
+    # Experiments that the same process ran before, whose programs the trace has too; they were not launched.
+    jobs_before: Count = 0
     # bfloat16: distance of the prefill's logits from the unsharded model's (root mean square over
     # the vocabulary, in standard deviations of these), and its limit.
     logits_difference: float | None = None

@@ -104,6 +104,28 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     serving: Serving | None = None
 
     @property
+    def placing(self) -> bytes:
+        """Equal for experiments whose weights are the same and lie on the same devices in the same way."""
+        weights = msgspec.structs.replace(
+            self,
+            name="any",
+            batch_size=1,
+            prompt_tokens=1,
+            output_tokens=1,
+            warmup_requests=0,
+            requests=1,
+            profiled_steps=1,
+            repeat=0,
+            microbatches=1,
+            capacity_factor=None,
+            steps_ahead=None,
+            key_block=None,
+            compare=False,
+            serving=None,
+        )
+        return msgspec.json.encode(weights)
+
+    @property
     def axes(self) -> list[MeshAxis]:
         """The mesh as the manifest lists it."""
         return [MeshAxis(axis, size) for axis, size in self.mesh.items()]

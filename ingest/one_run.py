@@ -22,6 +22,7 @@ from xlahouse.ingest.events.issues import Issue
 from xlahouse.ingest.events.run_files import RunFiles
 from xlahouse.ingest.hlo.dumps import Dump, complete, fingerprint_of, list_dumps
 from xlahouse.ingest.hlo.file_events import FileEvents
+from xlahouse.ingest.hlo.shared_programs import keep_launched
 from xlahouse.ingest.missing_steps import missing_steps
 from xlahouse.ingest.read_files import check_files, identified, read_files
 from xlahouse.ingest.run_findings import (
@@ -127,6 +128,8 @@ def ingest_run(
         return ingest_run(with_spares, root, options, spread)
     if not files:
         raise refused[0]
+    if manifest is not None and manifest.jobs_before:
+        keep_launched(files)
     from_dumps = complete(files, dumps, run.name)
     named, coords = (manifest.mesh_device_ids, manifest.device_coords) if manifest else ([], [])
     if said is not None:

@@ -13,7 +13,7 @@ from xlahouse.capture.models.cache import StaticCache
 from xlahouse.capture.models.collectives import MeshCollectives
 from xlahouse.capture.models.experts import EXPERTS, register_experts
 from xlahouse.capture.models.parallel import Parallel, holding
-from xlahouse.capture.models.placing import place_weights
+from xlahouse.capture.models.placing import Placed, place_weights
 from xlahouse.capture.models.sharding import Layout
 from xlahouse.capture.models.weights import WeightSource, build_skeleton
 
@@ -29,8 +29,10 @@ class ShardedModel:
         blueprint: Blueprint,
         source: WeightSource,
         collectives: MeshCollectives | None = None,
+        placed: Placed | None = None,
     ) -> None:
-        """`collectives` replace those of the blueprint's mesh on real devices."""
+        """`collectives` replace those of the blueprint's mesh on real devices; `placed` are weights of an
+        equal model, which lie on an equal mesh."""
         import torch
 
         self.family = blueprint.family
@@ -45,7 +47,7 @@ class ShardedModel:
             rotate_pairs_as_reals(self.model)
         if self.family.experts:
             self.model.set_experts_implementation(EXPERTS)
-        self.placed = place_weights(
+        self.placed = placed or place_weights(
             self.model, self.family, source, self.layout, blueprint.dtype, self.stages
         )
         self.source_label = source.label

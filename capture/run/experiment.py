@@ -1,17 +1,20 @@
-"""Captures one experiment in its own process: device count and XLA flags are fixed at start.
+"""Captures experiments in a process of their own: device count and XLA flags are fixed at start.
 
-`python -m xlahouse.capture.run.experiment` reads a Job as JSON from stdin and writes Notes, one JSON
-object a line, to stdout; capture/run/process.py is at the other end.
+`python -m xlahouse.capture.run.experiment` reads Jobs from stdin and writes Notes to stdout, both as JSON
+objects, one a line; capture/run/process.py is at the other end. All jobs of a process have the same weights
+on the same mesh: the first one places them, later ones only make a cache and programs.
 """
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import shutil
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -43,15 +46,28 @@ if TYPE_CHECKING:
     import torch
 
     from xlahouse.capture.models.decode import DecodeTimes, Generator
+    from xlahouse.capture.models.placing import Placed
     from xlahouse.capture.models.sharded import ShardedModel
     from xlahouse.capture.plan import Experiment
     from xlahouse.capture.run.sources import OpenedWeights
 
 
-def capture(job: Job) -> None:
-    """Run the job in this process, which must not have imported torch_xla yet.
+@dataclass(frozen=True)
+class Kept:
+    """What stays in a process from one job to the next."""
+
+    placed: Placed  # the weights on the mesh
+    jobs: int  # that have ended
+
+
+def capture(job: Job, kept: Kept | None = None) -> Kept:
+    """Run the job in this process, which must not have imported torch_xla before its first job.
 
     The trace is written to a hidden folder; it gets its name, then its manifest, after all checks.
+
+    Args:
+        job: the task; its experiment's `placing` equals that of the process' earlier jobs.
+        kept: what the job before returned; None: this is the first.
 
     Raises:
         CaptureError: wrong device count, a compilation while profiling, tokens that differ from
@@ -61,14 +77,16 @@ def capture(job: Job) -> None:
     from xlahouse.capture.run.sources import open_weights
 
     trace_dir = Path(job.trace_dir)
-    fix_environment(job)
+    if kept is None:
+        fix_environment(job)
+    earlier = counts()
     opened = open_weights(job.experiment)
     experiment = opened.experiment
     prompts = draw_prompts(experiment)
     unsharded = None
     if experiment.compare and experiment.serving is None:
         unsharded = run_unsharded(opened, prompts, [experiment.profiled_tokens] * len(prompts))
-    sharded = place(opened)
+    sharded = place(opened, kept.placed if kept else None)
     growing = partial_dir(trace_dir)
     try:
         outcome, logits = profile(sharded, experiment, prompts, growing)
@@ -79,11 +97,14 @@ def capture(job: Job) -> None:
         comparison = compare(experiment, outcome.tokens, unsharded, logits)
         for warning in [*outcome.warnings, *(comparison.differences or [])]:
             say("warning", warning)
+        jobs = kept.jobs if kept else 0
+        outcome = replace(outcome, compiles=outcome.compiles - earlier.compiles, jobs_before=jobs)
         manifest = describe(opened, job.experiment, sharded, outcome, comparison)
         growing.rename(trace_dir)
     finally:
         shutil.rmtree(growing, ignore_errors=True)
     write_manifest(manifest, manifest_path(trace_dir))
+    return Kept(sharded.placed, jobs + 1)
 
 
 def fix_environment(job: Job) -> None:
@@ -130,8 +151,8 @@ def keep_programs(job: Job) -> None:
     xr.initialize_cache(str(folder), readonly=False)
 
 
-def place(opened: OpenedWeights) -> ShardedModel:
-    """The model on the XLA devices, sharded, with scopes."""
+def place(opened: OpenedWeights, placed: Placed | None) -> ShardedModel:
+    """The model on the XLA devices, sharded, with scopes; its weights are `placed`, or are placed now."""
     from torch_xla.backends import set_mat_mul_precision
 
     from xlahouse.capture.models.sharded import ShardedModel
@@ -140,8 +161,8 @@ def place(opened: OpenedWeights) -> ShardedModel:
     experiment = opened.experiment
     if experiment.dtype == "float32" and os.environ["PJRT_DEVICE"] == "TPU":
         set_mat_mul_precision("highest")  # otherwise a TPU multiplies float32 in bfloat16
-    say("progress", "placing weights", PHASE_LIMIT_S)
-    sharded = ShardedModel(opened.blueprint, opened.source)
+    say("progress", "keeping weights" if placed else "placing weights", PHASE_LIMIT_S)
+    sharded = ShardedModel(opened.blueprint, opened.source, placed=placed)
     add_scopes(sharded.model, experiment.scopes, sharded.stages.scope)
     return sharded
 
@@ -233,9 +254,12 @@ def step_marker(first: str, later: str, request: int, step: int) -> AbstractCont
 
 
 def main() -> int:
-    """Read the job and run it; 1 after an error, which is reported to the parent."""
+    """Run the jobs; 1 after an error, which is reported to the parent."""
+    kept = None
     try:
-        capture(receive())
+        for job in receive():
+            kept = capture(job, kept)
+            gc.collect()  # programs and caches of the job, some of which refer to each other
     except XlahouseError as error:
         say("error", str(error))
         return 1

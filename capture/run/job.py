@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
+import queue
 import shutil
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -16,13 +19,15 @@ STOP_LIMIT_S = 600.0  # a trace of 2 GiB takes about a minute to collect and wri
 PHASE_LIMIT_S = (
     3600.0  # of weights, a warm-up or the profiled requests: a long prompt compiles for minutes
 )
+DONE = "done"  # a note's kind: the capture is finished, and the child waits for the next job
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """The task of a child process."""
+    """A task of a child process."""
 
     experiment: Experiment  # to capture
     trace_dir: str  # the finished capture's folder, named trace_<timestamp>.trace
+    log: str  # file for what the child writes to stderr
     device: str  # `cpu` or `tpu`
     programs: str = ""  # folder for compiled programs, which later captures reuse; empty: none
 
@@ -30,7 +35,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line from the child process."""
 
-    kind: str  # `progress`, `warning` or `error`
+    kind: str  # `progress`, `warning`, `error` or, where a job is done, DONE
     message: str  # one line
     limit_s: float | None = None  # seconds until the next note is due; None: no limit
 
@@ -50,16 +55,32 @@ def without_jax() -> None:
     sys.modules["jax"] = None  # type: ignore[assignment]
 
 
-def receive() -> Job:
-    """The job, which the parent process sends as a line. The parent keeps the pipe open: if it ends,
-    even by SIGKILL, this process ends too and removes its unfinished capture."""
-    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
-    threading.Thread(target=_end_with_parent, args=[job], daemon=True).start()
-    return job
+def receive() -> Iterator[Job]:
+    """The jobs, each a line that the parent process sends when the one before is done. The parent keeps the
+    pipe open: if it ends, even by SIGKILL, this process ends too and removes its unfinished capture."""
+    waiting: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+    running: list[Job] = []  # at most one
+
+    def read() -> None:
+        # Unbuffered: a buffer's lock, held in a thread, would stop the interpreter from ending.
+        for line in io.FileIO(sys.stdin.fileno(), closefd=False):
+            running.append(msgspec.json.decode(line, type=Job))
+            waiting.put(running[0])
+        for job in running:
+            shutil.rmtree(partial_dir(Path(job.trace_dir)), ignore_errors=True)
+            os._exit(1)
+        waiting.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    while (job := waiting.get()) is not None:
+        _log_to(job.log)
+        yield job
+        running.clear()
+        say(DONE, job.trace_dir)
 
 
-def _end_with_parent(job: Job) -> None:
-    while os.read(sys.stdin.fileno(), 4096):  # the parent sends no more
-        pass
-    shutil.rmtree(partial_dir(Path(job.trace_dir)), ignore_errors=True)
-    os._exit(1)
+def _log_to(path: str) -> None:
+    """Write stderr to this file from now on."""
+    sys.stderr.flush()
+    with open(path, "ab") as log:
+        os.dup2(log.fileno(), sys.stderr.fileno())

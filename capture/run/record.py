@@ -66,6 +66,7 @@ class Outcome:
     dispatch_depth: int  # decode steps sent before the tokens of an earlier one are awaited
     launches_per_step: float  # programs launched, over prefills and decode steps
     compiles: int  # programs that were compiled, and not taken from an earlier capture
+    jobs_before: int = 0  # experiments that the process ran before
     server: ServerLog | None = None  # of a serving experiment, which has the times of its requests
 
     @property
@@ -217,6 +218,7 @@ def describe(
         launches_per_step=outcome.launches_per_step,
         host_late_ratio=late_ratio(outcome.times),
         programs_compiled=outcome.compiles,
+        jobs_before=outcome.jobs_before,
         logits_difference=comparison.logits,
         logits_tolerance=None if comparison.logits is None else LOGITS_TOLERANCE,
     )

@@ -6,8 +6,10 @@ import difflib
 import fnmatch
 import importlib.util
 import os
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -17,7 +19,7 @@ from xlahouse.capture.manifest import Manifest, decode_manifest, manifest_path
 from xlahouse.capture.opening import read_regular
 from xlahouse.capture.plan import Experiment, read_plan
 from xlahouse.capture.run.job import Note
-from xlahouse.capture.run.process import run_experiment
+from xlahouse.capture.run.process import CaptureProcess
 from xlahouse.capture.run.warm import WarmProcess
 
 CAPTURE_PACKAGES = ("torch", "torch_xla", "transformers")
@@ -44,8 +46,9 @@ def run_plan(
 ) -> list[Path]:
     """Capture the experiments of a plan and return their trace folders, in the plan's order.
 
-    An experiment that was captured before, with the same fields on the same kind of device, is
-    skipped and its newest trace returned. After a failure the next experiment still runs.
+    Experiments with the same weights on the same mesh run one after the other, in one process. An
+    experiment that was captured before, with the same fields on the same kind of device, is skipped and
+    its newest trace returned. After a failure the next experiment still runs.
 
     Args:
         plan_path: the plan file.
@@ -64,31 +67,51 @@ def run_plan(
     chosen = choose_experiments(plan_path, experiments, devices)
     resolved = resolve_device(device)
     found = [None if fresh else find_capture(each, traces_dir, resolved) for each in chosen]
-    traces, failures = [], []
-    with _warm_process(resolved, found.count(None)) as warm:
-        for experiment, done in zip(chosen, found, strict=True):
+    traces: dict[str, Path] = {}  # by experiment
+    cells: Counter[Path] = Counter()  # captures so far: those of one cell need names of their own
+    failures = []
+    with (
+        _warm_process(resolved, found.count(None)) as warm,
+        CaptureProcess(resolved, warm=warm) as process,
+    ):
+        for experiment, done in _by_placing(chosen, found):
 
             def tell(kind: str, message: str, name: str = experiment.name) -> None:
                 on_event(CaptureEvent(name, kind, message))
 
             if done is not None:
                 tell("skipped", str(done))
-                traces.append(done)
+                traces[experiment.name] = done
                 continue
             tell("started", f"{experiment.model.name} on {experiment.parallelism}")
             notes = _passing_on(tell)
             try:
-                trace = run_experiment(
-                    experiment, traces_dir, resolved, notes, stamp=stamp, warm=warm
-                )
-                traces.append(trace)
+                own = _own_stamp(stamp, cells[experiment.cell])
+                cells[experiment.cell] += 1
+                trace = process.run(experiment, traces_dir, notes, own)
+                traces[experiment.name] = trace
                 tell("captured", str(trace))
             except CaptureError as error:
                 tell("failed", str(error))
                 failures.append(str(error))
     if failures:
         raise CaptureError("\n".join(failures))
-    return traces
+    return [traces[each.name] for each in chosen]
+
+
+def _by_placing(
+    chosen: Sequence[Experiment], found: Sequence[Path | None]
+) -> list[tuple[Experiment, Path | None]]:
+    """Experiments and their earlier captures; each with the first one of its weights and mesh."""
+    together: dict[bytes, list[tuple[Experiment, Path | None]]] = {}
+    for each in zip(chosen, found, strict=True):
+        together.setdefault(each[0].placing, []).append(each)
+    return list(chain.from_iterable(together.values()))
+
+
+def _own_stamp(stamp: str | None, earlier: int) -> str | None:
+    """The stamp of a capture whose folder has `earlier` captures with the same one."""
+    return f"{stamp}.{earlier}" if stamp and earlier else stamp
 
 
 def _warm_process(device: str, captures: int) -> AbstractContextManager[WarmProcess | None]:

@@ -6,7 +6,7 @@ programs may have one id. Two processes may run the same code on their own devic
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from xlahouse.ingest.hlo.file_events import FileEvents
@@ -71,6 +71,22 @@ def join_programs(files: Iterable[FileEvents]) -> dict[int, Program]:
     for number, program in _all(files):
         by_id.setdefault(number, []).append(program)
     return {number: _joined(number, programs, files) for number, programs in by_id.items()}
+
+
+def keep_launched(files: Sequence[FileEvents]) -> None:
+    """Drop programs that no launch names: a process that captured other runs before has theirs too.
+
+    Nothing is dropped where no launch names its program.
+    """
+    launched: set[int] = set()
+    for file in files:
+        for plane in file.planes:
+            launched.update(plane.launches["program_id"].drop_nulls().unique())
+    if not launched:
+        return
+    for file in files:
+        for number in [number for number in file.programs if number not in launched]:
+            del file.programs[number]
 
 
 def _all(files: Iterable[FileEvents]) -> list[tuple[int, Program]]:

@@ -19,7 +19,7 @@ from tests.conftest import DEMO_PLAN
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.manifest import manifest_path, write_manifest
 from xlahouse.capture.run import process, runner
-from xlahouse.capture.run.job import partial_dir, receive, say
+from xlahouse.capture.run.job import Job, partial_dir, receive, say
 
 NAME = "tests.capture.killed_run"
 
@@ -27,14 +27,14 @@ NAME = "tests.capture.killed_run"
 def run(traces: Path, stop: Path) -> int:
     command = (sys.executable, "-m", NAME, "child", str(stop))
 
-    def run_experiment(experiment, folder, device, listen, stamp=None, warm=None):
-        return process.run_experiment(experiment, folder, device, listen, command, stamp)
+    def children(device, warm):
+        return process.CaptureProcess(device, command)
 
     def tell(event):
         print(event.kind, event.experiment, event.message, flush=True)
 
     runner.CAPTURE_PACKAGES = ()
-    runner.run_experiment = run_experiment
+    runner.CaptureProcess = children
     try:
         runner.run_plan(DEMO_PLAN, traces, device="cpu", on_event=tell)
     except CaptureError:
@@ -43,7 +43,11 @@ def run(traces: Path, stop: Path) -> int:
 
 
 def child(stop: Path) -> None:
-    job = receive()
+    for job in receive():
+        capture(job, stop)
+
+
+def capture(job: Job, stop: Path) -> None:
     trace = Path(job.trace_dir)
     session = partial_dir(trace) / "plugins/profile/s"
     session.mkdir(parents=True)

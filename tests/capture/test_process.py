@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import msgspec
@@ -11,7 +12,7 @@ from tests.conftest import DEMO_PLAN
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.plan import read_plan
 from xlahouse.capture.run.job import Job, Note, partial_dir, without_jax
-from xlahouse.capture.run.process import run_experiment
+from xlahouse.capture.run.process import CaptureProcess
 
 EXPERIMENT = read_plan(DEMO_PLAN).experiments[0]
 # Each stand-in reads the job as the real child does, then grows a partial capture.
@@ -21,13 +22,15 @@ job = json.loads(sys.stdin.readline())
 trace = pathlib.Path(job["trace_dir"])
 growing = trace.with_name("." + trace.name + ".partial")
 growing.mkdir()
+done = lambda: print('{"kind":"done","message":""}', flush=True)
 """
 
 
 def run(tmp_path, script, notes=None):
     command = (sys.executable, "-c", START + script)
     listen = (lambda note: None) if notes is None else notes.append
-    return run_experiment(EXPERIMENT, tmp_path, "cpu", listen, command)
+    with CaptureProcess("cpu", command) as process:
+        return process.run(EXPERIMENT, tmp_path, listen)
 
 
 def test_notes_are_passed_on_and_other_output_is_not(tmp_path):
@@ -37,6 +40,7 @@ print('{"kind":"progress","message":"half"}')
 print("a library says hello")
 print('{"kind":"warning","message":"odd"}')
 growing.rename(trace)
+done()
 """
     trace = run(tmp_path, script, notes)
     assert notes == [Note("progress", "half"), Note("warning", "odd")]
@@ -84,6 +88,7 @@ def test_a_limit_ends_with_the_next_note(tmp_path):
 print('{"kind":"progress","message":"stopping","limit_s":1e6}', flush=True)
 print('{"kind":"progress","message":"stopped"}', flush=True)
 growing.rename(trace)
+done()
 """
     notes = []
     assert run(tmp_path, script, notes).is_dir()
@@ -99,8 +104,8 @@ print('{"kind":"progress","message":"half"}', flush=True)
 signal.pause()
 """
     with pytest.raises(KeyboardInterrupt):
-        run_experiment(
-            EXPERIMENT, tmp_path, "cpu", interrupt, (sys.executable, "-c", START + script)
+        CaptureProcess("cpu", (sys.executable, "-c", START + script)).run(
+            EXPERIMENT, tmp_path, interrupt
         )
     assert {path.suffix for path in (tmp_path / EXPERIMENT.cell).iterdir()} == {".log"}
 
@@ -111,8 +116,90 @@ def test_a_traces_folder_that_cannot_be_made_is_named(tmp_path):
         run(tmp_path / "file", "")
 
 
+# Does what the names of its experiments say, one after the other.
+MANY = """
+import os, signal
+from pathlib import Path
+from xlahouse.capture.run.job import partial_dir, receive, say
+for job in receive():
+    growing = partial_dir(Path(job.trace_dir))
+    growing.mkdir()
+    say("progress", str(os.getpid()))
+    print("a library warns", file=sys.stderr, flush=True)
+    if job.experiment.name == "crashes":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if job.experiment.name == "hangs":
+        say("progress", "stopping", 0.01)
+        signal.pause()
+    if job.experiment.name == "raises":
+        say("error", "tokens differ")
+        sys.exit(1)
+    growing.rename(job.trace_dir)
+    if job.experiment.name == "leaves":
+        say("done", "")
+        os._exit(0)
+"""
+
+
+@pytest.fixture
+def run_named(tmp_path):
+    """Run an experiment of some name and other fields; the number of its process."""
+    with CaptureProcess("cpu", (sys.executable, "-c", "import sys" + MANY)) as process:
+
+        def run(name, **fields):
+            notes = []
+            experiment = msgspec.structs.replace(EXPERIMENT, name=name, **fields)
+            trace = process.run(experiment, tmp_path, notes.append)
+            assert trace.is_dir()
+            assert not trace.with_suffix(".log").exists()
+            return int(notes[0].message)
+
+        yield run
+
+
+def test_experiments_with_the_same_weights_on_the_same_mesh_share_a_process(run_named):
+    first = run_named("one")
+    assert run_named("two", batch_size=8, prompt_tokens=32, repeat=1, requests=3) == first
+    other = run_named("three", mesh={"dp": 4})
+    assert other != first
+    assert run_named("four", mesh={"dp": 4}, seed=1) != other  # other weights
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("crashes", "ended by SIGKILL: a library warns"),
+        ("hangs", "stopping: no result in 0.01 s"),
+        ("raises", "tokens differ"),
+    ],
+)
+def test_a_failure_costs_its_experiment_and_not_those_before_and_after_it(run_named, name, message):
+    first = run_named("one")
+    with pytest.raises(CaptureError, match=f"experiment {name}: .*{message}.*; its log is .*log"):
+        run_named(name)
+    next_one = run_named("two")
+    assert next_one != first
+    assert run_named("three") == next_one
+
+
+def test_a_process_that_ended_between_experiments_is_replaced(run_named):
+    run_named("leaves")
+    with pytest.raises(CaptureError, match="experiment two: its process ended with code 0"):
+        run_named("two")
+    run_named("two")
+
+
+def test_the_process_ends_with_its_block(tmp_path):
+    notes = []
+    with CaptureProcess("cpu", (sys.executable, "-c", "import sys" + MANY)) as process:
+        process.run(EXPERIMENT, tmp_path, notes.append)
+        os.kill(int(notes[0].message), 0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(notes[0].message), 0)
+
+
 def test_a_job_survives_the_pipe(tmp_path):
-    job = Job(experiment=EXPERIMENT, trace_dir="x", device="cpu")
+    job = Job(experiment=EXPERIMENT, trace_dir="x", log="y", device="cpu")
     assert msgspec.json.decode(msgspec.json.encode(job), type=Job) == job
 
 

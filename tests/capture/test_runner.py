@@ -51,13 +51,13 @@ def captured(monkeypatch):
     """Experiments that would have run; each leaves a capture, or fails if its name is in `fails`."""
     ran = {"names": [], "fails": ()}
 
-    def run(experiment, traces, device, listen, stamp=None, warm=None):
+    def run(self, experiment, traces, listen, stamp=None):
         ran["names"].append(experiment.name)
         if experiment.name in ran["fails"]:
             raise CaptureError(f"experiment {experiment.name}: broken")
         return finish(experiment, traces, f"9{len(ran['names'])}")
 
-    monkeypatch.setattr(runner, "run_experiment", run)
+    monkeypatch.setattr(runner.CaptureProcess, "run", run)
     return ran
 
 
@@ -126,6 +126,21 @@ def test_after_a_failure_the_next_experiment_still_runs(tmp_path, captured):
         ("dp2.tp2", "started"),
         ("dp2.tp2", "captured"),
     ]
+
+
+def test_experiments_of_one_mesh_follow_each_other_and_traces_keep_the_order(tmp_path, captured):
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        "defaults: {model: {name: q, preset: qwen3-demo}, prompt_tokens: 4, output_tokens: 2}\n"
+        "experiments:\n"
+        "  - {name: a, mesh: {tp: 4}, batch_size: 4}\n"
+        "  - {name: b, mesh: {dp: 4}, batch_size: 4}\n"
+        "  - {name: c, mesh: {tp: 4}, batch_size: 8}\n"
+    )
+    traces = run_plan(plan, tmp_path / "t")
+    assert captured["names"] == ["a", "c", "b"]
+    parents = [trace.parent.relative_to(tmp_path / "t") for trace in traces]
+    assert parents == [each.cell for each in read_plan(plan).experiments]
 
 
 def test_choice_by_name_and_device_count():

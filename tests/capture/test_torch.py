@@ -172,7 +172,7 @@ def test_a_repeat_asks_for_the_programs_that_the_first_capture_kept(tmp_path, mo
     plan = tmp_path / "twice.yaml"
     plan.write_text(
         "experiments:\n  - {name: t, mesh: {tp: 2}, batch_size: 2, prompt_tokens: 4, output_tokens: 3,\n"
-        "     repeats: 2, requests: 1, warmup_requests: 1, model: {name: t, preset: qwen3-demo, config:\n"
+        "     requests: 1, warmup_requests: 1, model: {name: t, preset: qwen3-demo, config:\n"
         "     {num_hidden_layers: 1, hidden_size: 64, intermediate_size: 64, vocab_size: 64}}}\n"
     )
     kept = []
@@ -182,7 +182,9 @@ def test_a_repeat_asks_for_the_programs_that_the_first_capture_kept(tmp_path, mo
             programs = (tmp_path / "traces" / process.PROGRAMS).rglob("*")
             kept.append(sorted(path.name for path in programs if path.is_file()))
 
-    traces = run_plan(plan, tmp_path / "traces", device="cpu", on_event=look)
+    traces = []
+    for _ in range(2):
+        traces += run_plan(plan, tmp_path / "traces", device="cpu", on_event=look, fresh=True)
     first, second = kept
     assert len(first) >= 2  # prefill and decode
     assert first == second

@@ -13,7 +13,7 @@ from tests.conftest import DEMO_PLAN
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.plan import read_plan
 from xlahouse.capture.run import warm
-from xlahouse.capture.run.process import run_experiment
+from xlahouse.capture.run.process import CaptureProcess
 
 EXPERIMENT = read_plan(DEMO_PLAN).experiments[0]
 # Stands in for the process that imports torch: its children do what the experiment's name says.
@@ -37,6 +37,7 @@ def main():
         os.kill(os.getppid(), signal.SIGKILL)
         return 0
     trace.mkdir()
+    print('{"kind":"done","message":""}', flush=True)
     return 0
 
 experiment.main = main
@@ -58,7 +59,8 @@ def run(process, tmp_path):
     def run_named(name):
         notes = []
         experiment = msgspec.structs.replace(EXPERIMENT, name=name)
-        trace = run_experiment(experiment, tmp_path, "cpu", notes.append, warm=process)
+        with CaptureProcess("cpu", warm=process) as child:
+            trace = child.run(experiment, tmp_path, notes.append)
         assert trace.is_dir()
         return tuple(map(int, notes[0].message.split()))
 
