@@ -25,7 +25,8 @@ REACHED = 0.5  # share of a chip's peak rates that a step reaches
 COLLECTIVE_S = 10e-6  # of a collective besides its bytes
 LINKS = 2  # that a ring uses: one each way
 VM_S = 600.0  # until a slice's VM is ready and has its packages
-START_S = 60.0  # of a process on the slice: ssh, imports, libtpu, and fetching its traces
+START_S = 45.0  # of a process on the slice: ssh, imports, libtpu
+FETCH_S = 15.0  # of an experiment's traces
 DRAWN_BYTES_PER_S = 1e9  # a device's random weights
 READ_BYTES_PER_S = 2e8  # of a checkpoint, all devices together
 PREFILL_COMPILE_S, DECODE_COMPILE_S = 2.0, 0.5  # for a layer: tracing and compiling
@@ -36,8 +37,9 @@ HOST_FLOPS_PER_S = 1e11  # of the unsharded model
 ASSUMPTIONS = (
     f"steps at {REACHED:.0%} of the chip's peaks for FLOP/s, HBM and ICI, {COLLECTIVE_S * 1e6:g} us more "
     "for a collective",
-    f"{VM_S / 60:g} min until a slice is ready, {START_S:g} s to start an experiment and fetch its traces",
-    f"random weights {DRAWN_BYTES_PER_S / 1e9:g} GB/s a device, checkpoints "
+    f"{VM_S / 60:g} min until a slice is ready, {START_S:g} s to start a process, {FETCH_S:g} s to fetch an "
+    "experiment's traces",
+    f"weights once a process: random ones {DRAWN_BYTES_PER_S / 1e9:g} GB/s a device, checkpoints "
     f"{READ_BYTES_PER_S / 1e9:g} GB/s in all",
     f"compilation {PREFILL_COMPILE_S:g} s a layer for a prefill ({BLOCK_COMPILE:.0%} more for a block of "
     f"keys), {DECODE_COMPILE_S:g} s for a decode step, once for repeats",
@@ -49,8 +51,8 @@ ASSUMPTIONS = (
 class Spent:
     """Seconds that experiments take, by what they do."""
 
-    start: float = 0.0  # a process, its imports, fetching
-    load: float = 0.0  # weights
+    start: float = 0.0  # processes, their imports, fetching
+    load: float = 0.0  # weights, once a process
     compile: float = 0.0  # programs that no earlier experiment compiled
     warm_up: float = 0.0  # requests before and beside the profiler
     steps: float = 0.0  # requests under the profiler, and the unsharded model's
@@ -88,13 +90,17 @@ class SliceHours:
 def hours_of(chosen: Iterable[tuple[Experiment, DeviceShare]]) -> list[SliceHours]:
     """What experiments with a slice take, by slice in the plan's order."""
     compiled: set[bytes] = set()
+    placed: set[bytes] = set()
     found: dict[str, list[Spent]] = {}
     for experiment, share in chosen:
         if not experiment.slice:
             continue
         programs = _programs(experiment)
-        spent = spent_on(experiment, share, compiles=programs not in compiled)
+        spent = spent_on(
+            experiment, share, programs not in compiled, experiment.placing not in placed
+        )
         compiled.add(programs)
+        placed.add(experiment.placing)
         found.setdefault(parse_slice(experiment.slice).accelerator_type, []).append(spent)
     return [
         SliceHours(parse_slice(name), len(each), sum(each, start=Spent()))
@@ -102,8 +108,17 @@ def hours_of(chosen: Iterable[tuple[Experiment, DeviceShare]]) -> list[SliceHour
     ]
 
 
-def spent_on(experiment: Experiment, share: DeviceShare, compiles: bool = True) -> Spent:
-    """What one experiment takes on its slice; `compiles`: none before had its programs."""
+def spent_on(
+    experiment: Experiment, share: DeviceShare, compiles: bool = True, places: bool = True
+) -> Spent:
+    """What one experiment takes on its slice.
+
+    Args:
+        experiment: of a plan, with a slice.
+        share: of a device.
+        compiles: none before had its programs.
+        places: none before had its weights on its mesh, and so its process.
+    """
     generation = parse_slice(experiment.slice).generation
     layers = size_of(experiment.model.sizes, "num_hidden_layers")
     prefill, decode = step_seconds(experiment, share, generation)
@@ -118,8 +133,8 @@ def spent_on(experiment: Experiment, share: DeviceShare, compiles: bool = True) 
     )
     unsharded = 2 * share.parameters * work.tokens / HOST_FLOPS_PER_S
     return Spent(
-        start=START_S,
-        load=load,
+        start=FETCH_S + (START_S if places else 0.0),
+        load=load if places else 0.0,
         compile=layers * (prefill_compile + DECODE_COMPILE_S) if compiles else 0.0,
         warm_up=work.warm_up_s,
         steps=work.profiled_s + (unsharded if experiment.compare else 0.0),

@@ -7,7 +7,7 @@ import fnmatch
 import importlib.util
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from pathlib import Path
@@ -66,19 +66,22 @@ def run_plan(
     """
     chosen = choose_experiments(plan_path, experiments, devices)
     resolved = resolve_device(device)
-    found = [None if fresh else find_capture(each, traces_dir, resolved) for each in chosen]
+    found = {
+        each.name: None if fresh else find_capture(each, traces_dir, resolved) for each in chosen
+    }
     traces: dict[str, Path] = {}  # by experiment
     cells: Counter[Path] = Counter()  # captures so far: those of one cell need names of their own
     failures = []
     with (
-        _warm_process(resolved, found.count(None)) as warm,
+        _warm_process(resolved, list(found.values()).count(None)) as warm,
         CaptureProcess(resolved, warm=warm) as process,
     ):
-        for experiment, done in _by_placing(chosen, found):
+        for experiment in chain.from_iterable(by_placing(chosen)):
 
             def tell(kind: str, message: str, name: str = experiment.name) -> None:
                 on_event(CaptureEvent(name, kind, message))
 
+            done = found[experiment.name]
             if done is not None:
                 tell("skipped", str(done))
                 traces[experiment.name] = done
@@ -99,14 +102,12 @@ def run_plan(
     return [traces[each.name] for each in chosen]
 
 
-def _by_placing(
-    chosen: Sequence[Experiment], found: Sequence[Path | None]
-) -> list[tuple[Experiment, Path | None]]:
-    """Experiments and their earlier captures; each with the first one of its weights and mesh."""
-    together: dict[bytes, list[tuple[Experiment, Path | None]]] = {}
-    for each in zip(chosen, found, strict=True):
-        together.setdefault(each[0].placing, []).append(each)
-    return list(chain.from_iterable(together.values()))
+def by_placing(experiments: Iterable[Experiment]) -> list[list[Experiment]]:
+    """Experiments with the same weights on the same mesh together, in the order of the first of each."""
+    together: dict[bytes, list[Experiment]] = {}
+    for each in experiments:
+        together.setdefault(each.placing, []).append(each)
+    return list(together.values())
 
 
 def _own_stamp(stamp: str | None, earlier: int) -> str | None:

@@ -7,6 +7,7 @@ import shutil
 import tarfile
 import tempfile
 import zlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.plan import Experiment
 from xlahouse.capture.run.process import PROGRAMS, new_stamp
-from xlahouse.capture.run.runner import choose_experiments, find_capture
+from xlahouse.capture.run.runner import by_placing, choose_experiments, find_capture
 from xlahouse.capture.slices import parse_slice
 from xlahouse.capture.tpu.gcloud import GONE, Gcloud
 from xlahouse.capture.tpu.vm import Announce, Pause, as_it_was, create, delete, state_of, workers_of
@@ -97,17 +98,18 @@ def _run_all(
     if todo:
         _prepare(gcloud, errand, todo, say)
     failures = []
-    for experiment in todo:
-        say(f"{experiment.name}: started on {errand.name}")
-        try:
-            found[experiment.name] = _capture(gcloud, errand, experiment, say)
-            if not gcloud.dry:
-                say(f"{experiment.name}: captured: {found[experiment.name]}")
-        except CaptureError as error:
-            if not gcloud.dry and state_of(gcloud, errand.name) in GONE:
-                raise
-            say(f"{experiment.name}: failed: {error}")
-            failures.append(f"experiment {experiment.name}: {error}")
+    for group in by_placing(todo):
+        say(f"{', '.join(each.name for each in group)}: started on {errand.name}")
+        errors = _capture(gcloud, errand, group, say)
+        if errors and not gcloud.dry and state_of(gcloud, errand.name) in GONE:
+            raise CaptureError(next(iter(errors.values())))
+        for each in group:
+            if each.name in errors:
+                say(f"{each.name}: failed: {errors[each.name]}")
+                failures.append(f"experiment {each.name}: {errors[each.name]}")
+            elif not gcloud.dry:
+                found[each.name] = find_capture(each, errand.traces, "tpu")
+                say(f"{each.name}: captured: {found[each.name]}")
     if failures:
         raise CaptureError("\n".join(failures))
     return [folder for folder in found.values() if folder is not None]
@@ -139,27 +141,61 @@ def _prepare(gcloud: Gcloud, errand: Errand, todo: Sequence[Experiment], say: An
     gcloud.run(*on_all, f"--command={_INSTALL}{wanted or shlex.quote(errand.install)}")
 
 
-def _capture(gcloud: Gcloud, errand: Errand, experiment: Experiment, say: Announce) -> Path | None:
-    """Capture one experiment on all hosts, under one timestamp, and fetch it."""
-    stamp = new_stamp()
+def _capture(
+    gcloud: Gcloud, errand: Errand, group: Sequence[Experiment], say: Announce
+) -> dict[str, str]:
+    """Capture experiments in one process on each host, under one timestamp, and fetch each when it is there.
+
+    Returns:
+        Why experiments have no complete trace here, by name; {}: all have one.
+    """
+    names = " ".join(f"--experiment {shlex.quote(each.name)}" for each in group)
     script = (
         f"cd {HOME} && PJRT_DEVICE=TPU venv/bin/xlahouse capture {shlex.quote(errand.plan.name)}"
-        f" --experiment {shlex.quote(experiment.name)} --traces traces --device tpu --stamp {stamp}"
+        f" {names} --traces traces --device tpu --stamp {new_stamp()}"
         " --fresh"  # all hosts must run: a host that skips blocks the rest
     )
-    gcloud.follow(
-        lambda line: say(f"  {line}"),
-        *("tpu-vm", "ssh", errand.name, "--worker=all", f"--command={script}"),
-    )
-    hosts = parse_slice(experiment.slice).hosts if experiment.slice else 1
+    hosts = parse_slice(group[0].slice).hosts if group[0].slice else 1
+    errors = {each.name: "" for each in group}  # of those that are not here
+    captured: Counter[str] = Counter()  # hosts that have captured an experiment, by its name
+
+    def bring(experiment: Experiment) -> None:
+        try:
+            _bring(gcloud, errand, experiment, hosts)
+            del errors[experiment.name]
+        except CaptureError as error:
+            errors[experiment.name] = str(error)
+
+    def hear(line: str) -> None:
+        say(f"  {line}")
+        for each in group:
+            if line.startswith(f"{each.name}: captured: "):
+                captured[each.name] += 1
+                if captured[each.name] == hosts:
+                    bring(each)
+
+    problem = ""
+    try:
+        words = ("tpu-vm", "ssh", errand.name, "--worker=all", f"--command={script}")
+        gcloud.follow(hear, *words)
+    except CaptureError as error:
+        problem = str(error)
+    for each in group:
+        if each.name in errors and (captured[each.name] or not problem):
+            bring(each)
+    return {name: error or problem for name, error in errors.items()}
+
+
+def _bring(gcloud: Gcloud, errand: Errand, experiment: Experiment, hosts: int) -> None:
+    """Fetch an experiment's traces, and what was compiled for them.
+
+    Raises:
+        CaptureError: gcloud failed, or a host has no trace.
+    """
     fetch(gcloud, errand.name, errand.traces, experiment.cell, hosts)
     _fetch_programs(gcloud, errand)
-    if gcloud.dry:
-        return None
-    folder = find_capture(experiment, errand.traces, "tpu")
-    if folder is None:
+    if not gcloud.dry and find_capture(experiment, errand.traces, "tpu") is None:
         raise CaptureError(f"it ran, but {errand.traces / experiment.cell} has no complete trace")
-    return folder
 
 
 def _fetch_programs(gcloud: Gcloud, errand: Errand) -> None:

@@ -25,7 +25,7 @@ from xlahouse.capture.tpu.quota import read_quota
 torch = Later("torch")
 pytestmark = [needs("torch", "transformers"), pytest.mark.xdist_group("capture")]
 STUDY = DEMO_PLAN.with_name("study.yaml")
-CELLS = Path(__file__).with_name("cells.yaml")
+CELLS = Path(__file__).with_name("real") / "cells.yaml"
 STUDIED = read_plan(STUDY).experiments
 FIRSTS = [each for each in STUDIED if each.repeat == 0]  # repeats take the same
 CELLS_TO_FIT = [  # every 48th in `make test`

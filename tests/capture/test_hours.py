@@ -69,6 +69,8 @@ def test_what_an_experiment_spends():
     assert spent.warm_up == pytest.approx(7 * prefill + (127 + 6 * 16) * decode)
     assert spent.steps == pytest.approx(2 * (prefill + 16 * decode))
     assert spent_on(QWEN, share, compiles=False).compile == 0
+    sharing = spent_on(QWEN, share, places=False)
+    assert (sharing.start, sharing.load) == (15, 0)  # only its traces are fetched
 
 
 def test_long_prompts_compile_longer_and_checkpoints_load_longer():
@@ -88,6 +90,7 @@ def test_repeats_compile_once_and_slices_add_up():
     first, second = hours_of((each, share) for each in (QWEN, again, elsewhere, nowhere))
     assert (first.slice.accelerator_type, first.experiments) == ("v6e-8", 2)
     assert first.spent.compile == spent_on(QWEN, share).compile
+    assert (first.spent.start, first.spent.load) == (45 + 2 * 15, spent_on(QWEN, share).load)
     assert first.hours == pytest.approx((VM_S + first.spent.total) / 3600)
     assert first.chip_hours == pytest.approx(8 * first.hours)
     assert (second.slice.accelerator_type, second.experiments) == ("v4-16", 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -83,6 +84,72 @@ def test_a_run_goes_on_on_a_new_vm_of_the_same_kind(zone):
         if " --experiment " in word
     ]
     assert names == ["a", "b", "b", "c", "c"]
+
+
+@pytest.fixture
+def batches(zone):
+    """A plan of three batches on one mesh, and one experiment on another."""
+    (zone.folder / "plan.yaml").write_text(
+        "defaults: {model: {name: m, preset: qwen3-demo}, prompt_tokens: 8, output_tokens: 2}\n"
+        "experiments:\n"
+        "  - {name: a, mesh: {tp: 4}, batch_size: 4}\n"
+        "  - {name: z, mesh: {dp: 4}, batch_size: 4}\n"
+        "  - {name: b, mesh: {tp: 4}, batch_size: 8}\n"
+        "  - {name: c, mesh: {tp: 4}, batch_size: 8, output_tokens: 3}\n"
+    )
+    return zone
+
+
+def commands_of(zone):
+    """The experiments of each capture command, and `fetch` with the cell for each fetch of traces."""
+    found = []
+    for words in calls(zone):
+        (script,) = [word for word in words if word.startswith("--command=")] or [""]
+        names = re.findall(r" --experiment (\S+)", script)
+        cell = re.search(r"-czf - (m/\S+)", script)
+        if names or cell:
+            found.append(" ".join(names) or f"fetch {cell[1]}")
+    return found
+
+
+@pytest.mark.verify
+def test_experiments_of_one_mesh_are_one_command_and_each_is_fetched_when_it_is_there(batches):
+    create(batches)
+    assert len(run(batches)) == 4
+    large = "fetch m/tp4/batch_8_seq_8"
+    assert commands_of(batches) == [
+        *("a b c", "fetch m/tp4/batch_4_seq_8", large, large),
+        *("z", "fetch m/dp4/batch_4_seq_8"),
+    ]
+
+
+@pytest.mark.verify
+def test_an_experiment_that_fails_costs_none_of_its_command(batches, monkeypatch):
+    monkeypatch.setenv("BROKEN", "b")
+    create(batches)
+    with pytest.raises(CaptureError, match=r"^experiment b: gcloud tpu-vm ssh failed: .*Worker 0"):
+        run(batches)
+    assert len(list((batches.folder / "traces").rglob("metadata_*.json"))) == 3
+    assert "a: captured" in "\n".join(batches.lines)
+
+
+@pytest.mark.verify
+def test_a_vm_that_is_taken_away_within_a_command_costs_one_experiment(batches, monkeypatch):
+    """What was captured before it is here already."""
+    os.mkfifo(batches.root / "go")
+
+    class Lines(list):
+        def append(self, line):
+            super().append(line)
+            if line == "  it is about to be taken away":
+                (batches.root / "go").write_text("go")
+
+    batches.lines = Lines()
+    monkeypatch.setenv("TAKEN_IN", "b")
+    create(batches)
+    assert len(run(batches, recreate=1)) == 4
+    captures = [line for line in commands_of(batches) if not line.startswith("fetch")]
+    assert captures == ["a b c", "z", "b c"]
 
 
 @pytest.mark.verify

@@ -32,7 +32,7 @@ experiments:
 """
 # Plays xlahouse on the TPU VM: writes what a capture leaves, one xplane a host.
 TOOL = """#!{python}
-import os, sys
+import json, os, sys
 from pathlib import Path
 import msgspec
 sys.path.insert(0, {repository!r})
@@ -43,25 +43,45 @@ from xlahouse.capture.run.runner import choose_experiments
 def option(name):
     return sys.argv[sys.argv.index(name) + 1]
 
-if option("--experiment") in os.environ.get("BROKEN", "").split():
-    sys.exit("RESOURCE_EXHAUSTED: Attempting to allocate 32.00G")
+def capture(chosen, stamp):
+    cell = Path(option("--traces")) / chosen.cell
+    trace = cell / f"trace_{{stamp}}.trace"
+    plane = trace / "plugins" / "profile" / "session" / f"{{os.environ['FAKE_HOST']}}.xplane.pb"
+    plane.parent.mkdir(parents=True)
+    plane.write_bytes(os.environ["FAKE_HOST"].encode())
+    entry = msgspec.json.decode(msgspec.json.encode(chosen))
+    manifest = msgspec.structs.replace(MANIFEST, plan_entry=entry, flags={{"PJRT_DEVICE": "TPU"}})
+    write_manifest(manifest, cell / f"metadata_{{stamp}}.json")
+    program = Path(option("--traces")) / ".programs" / "v1" / chosen.name
+    print("found", sorted(path.name for path in program.parent.glob("*")))
+    program.parent.mkdir(exist_ok=True)
+    program.write_text("compiled")
+    os.utime(program, (2**33, 2**33))  # later than whatever the clock says now
+    half = cell / ".trace_0.trace.partial"
+    half.mkdir(exist_ok=True)
+    (half / "half").write_text("half")
+    print(f"{{chosen.name}}: captured: {{trace}}", flush=True)
+
+def take_away():
+    place = Path(os.environ["FAKE_GCLOUD"], "vm.json")
+    vm = json.loads(place.read_text())
+    if vm["life"] == 0:
+        print("it is about to be taken away", flush=True)
+        place.with_name("go").read_text()  # a FIFO
+        place.write_text(json.dumps(vm | {{"taken": True}}))
+        sys.exit("Connection closed")
+
+names = [after for word, after in zip(sys.argv, sys.argv[1:]) if word == "--experiment"]
+broken, code = os.environ.get("BROKEN", "").split(), 0
 print("it goes on")
-(chosen,) = choose_experiments(Path(sys.argv[2]), (option("--experiment"),))
-cell = Path(option("--traces")) / chosen.cell
-trace = cell / f"trace_{{option('--stamp')}}.trace"
-plane = trace / "plugins" / "profile" / "session" / f"{{os.environ['FAKE_HOST']}}.xplane.pb"
-plane.parent.mkdir(parents=True)
-plane.write_bytes(os.environ["FAKE_HOST"].encode())
-entry = msgspec.json.decode(msgspec.json.encode(chosen))
-manifest = msgspec.structs.replace(MANIFEST, plan_entry=entry, flags={{"PJRT_DEVICE": "TPU"}})
-write_manifest(manifest, cell / f"metadata_{{option('--stamp')}}.json")
-program = Path(option("--traces")) / ".programs" / "v1" / chosen.name
-print("found", sorted(path.name for path in program.parent.glob("*")))
-program.parent.mkdir(exist_ok=True)
-program.write_text("compiled")
-os.utime(program, (2**33, 2**33))  # later than whatever the clock says now
-(cell / ".trace_0.trace.partial").mkdir()
-(cell / ".trace_0.trace.partial" / "half").write_text("half")
+for place, chosen in enumerate(choose_experiments(Path(sys.argv[2]), tuple(names))):
+    if chosen.name == os.environ.get("TAKEN_IN"):
+        take_away()
+    if chosen.name in broken:
+        code = "RESOURCE_EXHAUSTED: Attempting to allocate 32.00G"
+    else:
+        capture(chosen, f"{{option('--stamp')}}.{{place}}")
+sys.exit(code)
 """
 
 
