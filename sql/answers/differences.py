@@ -158,10 +158,41 @@ def _sentence(phase: str, step: float | None, total: float | None, ops: list[OpC
     sure = [op for op in ops if op.rank is not None]
     if not sure:
         return f"{said}; no single op differs by more than the spread over steps."
-    first = sure[0]
-    where = f" in {first.scope}" if first.scope else ""
+    first = _largest_kernel(sure)
+    if not first:
+        return f"{said}; no kernel differs in all by more than the spread over steps."
+    return f"{said}; the largest change is {_change_of(first)}."
+
+
+def _largest_kernel(sure: list[OpChange]) -> list[OpChange]:
+    """The changed ops of the kernel that changes most in all; none where the spread is larger.
+
+    An op of another shape is new where the one that it replaces is gone: neither alone is a change.
+    """
+    kernels: dict[tuple[str, str], list[OpChange]] = defaultdict(list)
+    for op in sure:
+        kernels[op.part, _kernel(op)].append(op)
+    certain = [
+        ops for ops in kernels.values() if abs(_net(ops)) > sum(op.margin_ps or 0 for op in ops)
+    ]
+    return max(certain, key=lambda ops: abs(_net(ops)), default=[])
+
+
+def _net(ops: list[OpChange]) -> float:
+    return sum(op.total_ps or 0 for op in ops)
+
+
+def _change_of(ops: list[OpChange]) -> str:
+    """A kernel's change: of one op with its place, of several with the place of one that makes half of it."""
+    first, net = ops[0], _net(ops)
     name = _kernel(first) if first.part == "op" else _PARTS[first.part]
-    return f"{said}; the largest change is {name}{where}: {_signed(first.total_ps or 0)}."
+    where = f" in {first.scope}" if first.scope else ""
+    if len(ops) == 1:
+        return f"{name}{where}: {_signed(net)}"
+    said = f"{name}: {_signed(net)} in {len(ops):,} ops"
+    if where and 0.5 <= (first.total_ps or 0) / net <= 1:
+        said += f", {_signed(first.total_ps or 0)} of it{where}"
+    return said
 
 
 def _signed_share(share: float) -> str:

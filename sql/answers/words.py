@@ -8,7 +8,7 @@ from xlahouse.sql.answers.split import Part, Split
 
 def percent(share: float) -> str:
     """0.413 -> `41 %`; what would round to nothing or to all is not said to be that."""
-    if 0 < share < 0.005:
+    if 0 < share <= 0.005:
         return "under 1 %"
     if 0.995 <= share < 1:
         return "over 99 %"

@@ -51,7 +51,13 @@ def store() -> Store:
     compared = {"run_id": "b1", "other_run_id": "a1", "metric": "tpot_s", "verdict": "worse"}
     compared |= {"value": 0.11, "other_value": 0.132, "value_ratio": 1.2}
     compared |= {"median": 0.1, "other_median": 0.13, "differing": "parallelism"}
-    compared |= {"differing_count": 1, "is_repeat": False, "runs": 3, "other_runs": 3, "spread": 0.01}
+    compared |= {
+        "differing_count": 1,
+        "is_repeat": False,
+        "runs": 3,
+        "other_runs": 3,
+        "spread": 0.01,
+    }
     return Store(
         {
             "runs": RUNS,

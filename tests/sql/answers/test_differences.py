@@ -71,7 +71,8 @@ def test_every_grouping_adds_up_to_the_difference():
 def test_the_sentence_names_the_largest_change():
     decode, prefill = step_differences(Source(ROWS), "a", "b")
     assert decode.sentence == (
-        "A decode step takes 30 ns more (+30 %); the largest change is fusion in m/layers.1/mlp: +30 ns."
+        "A decode step takes 30 ns more (+30 %); the largest change is fusion: +35 ns "
+        "in 2 ops, +30 ns of it in m/layers.1/mlp."
     )
     assert prefill.sentence == (
         "A prefill step takes 1 ns less (-20 %); the largest change is fusion: -1 ns."
@@ -81,6 +82,26 @@ def test_the_sentence_names_the_largest_change():
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [
+        (  # fusion has another shape: 400 ns gone and 398 new are 2 less; psum takes 5 more
+            [
+                op("fusion", 400, 0, 1, shape="bf16[8]", scope="m"),
+                op("fusion", 0, 398, 2, shape="bf16[4]", scope="m"),
+                op("psum", 10, 15, 3),
+            ],
+            "A decode step takes 3 ns more (+1 %); the largest change is psum: +5 ns.",
+        ),
+        (  # no op makes half of 40 ns less
+            [op("fusion", 400, 0, 1, scope="m"), op("fusion", 0, 360, 2, scope="m")],
+            "A decode step takes 40 ns less (-10 %); the largest change is fusion: -40 ns in 2 ops.",
+        ),
+        (  # the margins of both, 3 ns, are more than 2 ns
+            [
+                op("fusion", 400, 0, 1, margin_ps=1500.0),
+                op("fusion", 0, 402, 2, margin_ps=1500.0),
+            ],
+            "A decode step takes 2 ns more (under 1 %); "
+            "no kernel differs in all by more than the spread over steps.",
+        ),
         (
             [op("fusion", 10, 12)],
             "A decode step takes 2 ns more (+20 %); no single op differs by more than the spread over steps.",
