@@ -7,6 +7,7 @@ sets that mean the same.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from zlib import crc32
 
@@ -104,7 +105,7 @@ PIPELINE_COLOURS = {
     "idle, other stages busy": TIME_COLOURS["idle"],
     "filling and draining": "#8a5a2b",
 }
-# Of a parallelism such as dp2.tp2: by its name alone, unless two names clash.
+# Of a parallelism such as dp2.tp2: by its name alone, unless two names clash or there are more names.
 PARALLELISM_COLOURS = (
     "#2c50bc",
     "#c8982c",
@@ -150,15 +151,20 @@ def axis_colours(axes: Iterable[str]) -> dict[str, str]:
 
 
 def parallelism_colours(site: Iterable[str], shown: Iterable[str]) -> dict[str, str]:
-    """Each parallelism in `shown`, sorted, -> its colour, which is the same on all pages of a site.
+    """Each parallelism in `shown` -> its colour, which is the same on all pages of a site.
+
+    As many as there are hues have one of their own, sorted; the rest, which have the fewest runs, are grey.
 
     Args:
-        site: the parallelisms of all runs of the site, shown or not.
+        site: the parallelism of each run of the site, shown or not.
         shown: those of a chart.
     """
+    runs = Counter(site)
     present = set(shown)
-    colours = _by_hash(present | set(site), PARALLELISM_COLOURS)
-    return {name: colour for name, colour in colours.items() if name in present}
+    ranked = sorted(present | set(runs), key=lambda name: (-runs[name], name))
+    own = _by_hash(ranked[: len(PARALLELISM_COLOURS)], PARALLELISM_COLOURS)
+    rest = dict.fromkeys(ranked[len(PARALLELISM_COLOURS) :], UNKNOWN_COLOUR)
+    return {name: colour for name, colour in (own | rest).items() if name in present}
 
 
 def _by_hash(names: Iterable[str], hues: Sequence[str]) -> dict[str, str]:

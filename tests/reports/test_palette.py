@@ -136,7 +136,19 @@ def test_a_parallelism_keeps_its_colour_on_all_pages_of_a_site():
     assert len(set(alone)) == len(site)
     names = [f"mesh{k}" for k in range(len(PARALLELISM_COLOURS))]
     assert len(set(parallelism_colours(names, names).values())) == len(names)
-    assert len(parallelism_colours([], [*names, "one more"])) == len(names) + 1
+
+
+def test_no_two_parallelisms_share_a_colour_but_grey():
+    """Twelve for ten hues: the one with fewest runs and the last by name are grey, whichever are shown."""
+    names = [f"mesh{k:02}" for k in range(len(PARALLELISM_COLOURS) + 2)]
+    site = [*names, *names[2:], "mesh00"]
+    colours = parallelism_colours(site, names)
+    grey = {"mesh01", "mesh11"}  # the least runs, and of the others the last name
+    assert {name for name in names if colours[name] == UNKNOWN_COLOUR} == grey
+    own = [colours[name] for name in names if name not in grey]
+    assert sorted(own) == sorted(PARALLELISM_COLOURS)
+    assert parallelism_colours(site, ["mesh11"]) == {"mesh11": UNKNOWN_COLOUR}
+    assert list(colours)[-2:] == ["mesh11", "mesh01"]
 
 
 def sorted_by(names, colours):

@@ -25,6 +25,7 @@ from xlahouse.reports.panels.runs.decision_charts import (
     choice_chart,
     forecasts,
     pareto,
+    shares_grey,
 )
 from xlahouse.reports.panels.runs.setups import (
     CHIP_RATE,
@@ -163,6 +164,7 @@ COLUMNS = (
 )
 _HOLLOW = " Hollow: compiled or predicted, not measured."
 _BOX = " A box: a forecast, from best to worst, without the host."
+_GREY = " Grey: parallelisms with the fewest runs, beyond the colours; their names and tooltips tell them."
 # A dash: no forecast was made, of a setup that ran.
 _FORECAST_COLUMNS = tuple(
     TableColumn(f"{end}_{latency}", heading, lambda value: "-" if value is None else show_s(value))
@@ -198,15 +200,21 @@ def figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
                 box = _BOX if len(forecasts(drawn, latency)) else ""
                 note = (
                     "A mark is a setup. Dashed: setups that no other beats in both, of those that "
-                    f"were measured. Up and left is better.{hollow}{box}"
+                    f"were measured. Up and left is better.{hollow}{box}{_grey(drawn, site)}"
                 )
                 chart = choice_chart(drawn, latency, site)
                 found.append(Figure(f"Rate against {title}: {name}", chart, note, _shape(title)))
         batches = known.drop_nulls("batch_size")
         if batches["batch_size"].n_unique() > 1:
             note = "Point: median over runs; bar: least to most over their requests."
+            note += _grey(batches, site)
             found.append(Figure(f"Rate by batch: {name}", batch_chart(batches, site), note))
     return found
+
+
+def _grey(rows: pl.DataFrame, site: Sequence[str]) -> str:
+    """What grey marks are, where there are any."""
+    return _GREY if shares_grey(rows["parallelism"], site) else ""
 
 
 def _shape(latency: str) -> str:

@@ -8,7 +8,7 @@ import altair as alt
 import polars as pl
 
 from xlahouse.reports.charts.ends import Height, end_names, mark_names
-from xlahouse.reports.charts.palette import BATCH_SHAPES, parallelism_colours
+from xlahouse.reports.charts.palette import BATCH_SHAPES, UNKNOWN_COLOUR, parallelism_colours
 from xlahouse.reports.charts.panel import inline
 from xlahouse.reports.charts.theme import INK, colour, finish, shape
 from xlahouse.reports.charts.units import SECONDS, suit
@@ -76,7 +76,7 @@ def choice_chart(rows: pl.DataFrame, latency: str, site: Sequence[str]) -> alt.C
     look = {
         "x": x,
         "y": y,
-        "color": colour("parallelism", parallelism_colours(site, labels), column_width=110),
+        "color": _hue(site, labels),
         "shape": _batch_shapes(batches),
         "tooltip": _tooltip(latency, unit.symbol),
     }
@@ -121,6 +121,19 @@ def choice_chart(rows: pl.DataFrame, latency: str, site: Sequence[str]) -> alt.C
     return finish(alt.layer(*layers), title, 380)
 
 
+def _hue(site: Sequence[str], names: pl.Series) -> alt.Color:
+    """The colour of each parallelism; the legend has those with one of their own."""
+    colours = parallelism_colours(site, names)
+    hue = colour("parallelism", colours, column_width=110)
+    hue["legend"]["values"] = [name for name in colours if colours[name] != UNKNOWN_COLOUR]
+    return hue
+
+
+def shares_grey(names: pl.Series, site: Sequence[str]) -> bool:
+    """Whether some of the parallelisms have no colour of their own."""
+    return UNKNOWN_COLOUR in parallelism_colours(site, names).values()
+
+
 def batch_chart(rows: pl.DataFrame, site: Sequence[str]) -> alt.Chart:
     """Output tokens/s of a chip against the batch: a line a parallelism, on the range over requests.
 
@@ -141,7 +154,7 @@ def batch_chart(rows: pl.DataFrame, site: Sequence[str]) -> alt.Chart:
     )
     title = f"Output per {rows['per'][0]} (tokens/s)"
     y = alt.Y(f"{RATE}:Q", title=title, scale=alt.Scale(zero=True), axis=alt.Axis(format="~s"))
-    hue = colour("parallelism", parallelism_colours(site, rows["parallelism"]), column_width=110)
+    hue = _hue(site, rows["parallelism"])
     tips = [
         alt.Tooltip("label:N", title="parallelism"),
         alt.Tooltip("batch_size:Q", title="batch", format=","),
