@@ -120,8 +120,8 @@ PARALLELISM_COLOURS = (
 )
 # The shape shows the batch, where the colour shows the parallelism: the smallest first.
 BATCH_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "stroke")
-# Worse than the baseline, and better; between them the paper.
-EFFECT_RANGE = ("#b45309", "#f6e3c5", "#cfe5e8", "#0f6f7f")
+# Worse than the baseline, the same, and better: orange mixed with blue-green is a green, which says "better".
+EFFECT_RANGE = ("#b45309", "#f6e3c5", "#eceef1", "#cfe5e8", "#0f6f7f")
 DIRECTION_COLOURS = {
     "takes longer": EFFECT_RANGE[0],
     "takes less": EFFECT_RANGE[-1],

@@ -13,7 +13,7 @@ from xlahouse.reports.charts.facts import PageFacts
 from xlahouse.reports.charts.labels import NAME_BESIDE, clipped
 from xlahouse.reports.charts.palette import EFFECT_RANGE, HEAT_INK
 from xlahouse.reports.charts.panel import Figure, Panel, TableColumn, inline
-from xlahouse.reports.charts.theme import finish
+from xlahouse.reports.charts.theme import INK, finish
 from xlahouse.reports.charts.units import plural, show_any, show_exact
 from xlahouse.reports.panels.runs.effects import show_effect
 from xlahouse.reports.panels.runs.setups import MEMBERS_SQL
@@ -79,7 +79,6 @@ COLUMNS = (
 MAX_SETUPS, MAX_WORKLOADS = 12, 16
 MAX_UPRIGHT = 2  # on a phone, more names would lie on each other
 _NUMBER = re.compile(r"(\d+)")
-_HATCH = "M-1,.33L-.33,1M-1,-.33L.33,1M-1,-1L1,1M-.33,-1L1,.33M.33,-1L1,-.33"
 
 
 def figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
@@ -91,7 +90,7 @@ def figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
         if part.is_empty() or (metric == "output_tokens_per_s" and found):
             continue
         note = (
-            "Relative to the baseline. Blue-green is better, orange worse; hatched: inconclusive (one run, "
+            "Relative to the baseline. Blue-green is better, orange worse; dashed: inconclusive (one run, "
             "or within the spread of repeats); no cell: not run."
         )
         found.append(
@@ -148,16 +147,16 @@ def matrix_chart(rows: pl.DataFrame, title: str, sign: int) -> alt.Chart:
             ],
         )
     )
-    scale = alt.Scale(domain=[-1, -0.03, 0.03, 1], range=list(EFFECT_RANGE), clamp=True)
+    scale = alt.Scale(domain=[-1, -0.03, 0, 0.03, 1], range=list(EFFECT_RANGE), clamp=True)
     cells = base.mark_rect().encode(color=alt.Color("goodness:Q", scale=scale, legend=None))
-    hatch = (
+    doubt = (
         base.transform_filter("datum.verdict == 'inconclusive'")
-        .mark_point(shape=_HATCH, size=700, strokeWidth=1, opacity=0.4, filled=False)
-        .encode(stroke=alt.value(HEAT_INK[0]))
+        .mark_rect(filled=False, strokeWidth=1.5, strokeDash=[4, 3], opacity=0.9)
+        .encode(stroke=alt.value(INK))
     )
     ink = alt.condition("abs(datum.goodness) > 0.6", alt.value(HEAT_INK[1]), alt.value(HEAT_INK[0]))
     texts = base.mark_text(fontSize=11).encode(text="text:N", color=ink)
-    layers = alt.layer(cells, hatch, texts).add_params(chosen)
+    layers = alt.layer(cells, doubt, texts).add_params(chosen)
     return finish(layers, f"{title} by setup and workload", 34 * len(setups) + 20)
 
 
