@@ -12,13 +12,15 @@ from xlahouse.sql.answers.words import duration, percent
 
 MOST_OPS = 10  # rows for reading
 PHASES = ("decode", "step", "mixed", "prefill")
+# The first prefill of a run has no time before it, and TTFT counts none: by that time, runs would differ in
+# what no request waits for.
 SQL = """
 select
     phase, part, kernel, scope, opcode, shape, category, op, other_op,
     executions_per_step, other_executions_per_step, step_ps, other_step_ps,
     count_ps, rate_ps, new_ps, gone_ps, total_ps, margin_ps, rank
 from op_diff_v1
-where run_id = $base and other_run_id = $other
+where run_id = $base and other_run_id = $other and not (phase = 'prefill' and part = 'between')
 order by phase, abs(total_ps) desc nulls last, part, kernel, scope, opcode, shape
 """
 # The names of layers in scopes, as ingest reads them.
@@ -66,7 +68,8 @@ class StepDifference:
     """The mean steps of a phase, taken apart; ops, and the groups of each kind, add up to `total_ps`."""
 
     phase: str  # of the steps
-    step_ps: float | None  # mean period of the base's steps; None where a part is not known
+    # Mean period of the base's steps, or its prefills from first op to last; None where a part is not known
+    step_ps: float | None
     other_step_ps: float | None  # the same of the other run
     total_ps: float | None  # the change; None where a part is not known
     sentence: str  # the change in words

@@ -78,6 +78,14 @@ def test_a_period_that_is_not_known_has_no_share():
     assert section.notes == []
 
 
+def test_a_prefill_says_that_its_period_is_not_from_the_marker():
+    section = filled(store_of(part("all-reduce", 5.0, phase="prefill")), exposed.PANEL, "r")
+    assert section.notes[0].replace("\u00a0", " ") == (
+        "Prefill: 5.00 % of the steps' periods is exposed; a period begins at the end of the device's "
+        "previous step, not at the request's marker."
+    )
+
+
 def test_no_collective_in_a_step_says_why():
     assert (
         "no device events" in filled(Store({"runs": [{"run_id": "r"}]}), exposed.PANEL, "r").empty

@@ -64,6 +64,10 @@ COLUMNS = (
 )
 
 MAX_BARS = 20
+# The overview counts a prefill from its marker.
+_PREFILL_PERIOD = (
+    "; a period begins at the end of the device's previous step, not at the request's marker"
+)
 
 
 def _label(row: dict[str, object]) -> str:
@@ -130,7 +134,10 @@ def notes(rows: pl.DataFrame, facts: PageFacts) -> list[str]:
     for phase, part in by_phase(rows):
         if not part["ratio"].has_nulls():
             share = show_ratio(float(part["ratio"].sum()))
-            found.append(f"{str(phase).capitalize()}: {share} of the steps' periods is exposed.")
+            since = _PREFILL_PERIOD if phase == "prefill" else ""
+            found.append(
+                f"{str(phase).capitalize()}: {share} of the steps' periods is exposed{since}."
+            )
     if rows["kind"].has_nulls():
         found.append(
             "Rows without a kind: ops of collectives whose start or done is missing, so that "

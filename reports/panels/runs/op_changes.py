@@ -65,6 +65,8 @@ inner join runs as o on o.run_id = d.other_run_id
 where
     len($runs) <= {MAX_COMPARED}
     and d.phase in ('prefill', 'decode', 'mixed', 'step')
+    -- The first prefill of a run has no time before it.
+    and not (d.phase = 'prefill' and d.part = 'between')
     and d.rank is not null
 order by members.subject, base, other, d.other_run_id, d.phase desc, d.rank
 """
@@ -183,7 +185,7 @@ PANEL: Panel[Sequence[PageFacts]] = Panel(
     title="Why: which ops make the difference",
     lede="Mean time of a step that belongs to each op, in the first run of a workload and in another. Ops "
     "are matched by scope, opcode, shape and kernel; idle in the step and between steps are times without "
-    "an op.",
+    "an op; the time before a prefill is left out.",
     sql=SQL,
     columns=COLUMNS,
     figures=figures,

@@ -49,8 +49,8 @@ def versus_panel(sql: str, step: StepDifference, base: str, other: str) -> Panel
         key=f"versus-{step.phase}",
         title=f"What changes in a {_kind(step)}",
         lede=f"Mean time of a {_kind(step)} that belongs to each op, in {base} and in {other}. Ops are "
-        "matched by scope, opcode, shape and kernel; idle in the step and between steps are times without "
-        "an op. The bars of a chart add up to its last one.",
+        f"matched by scope, opcode, shape and kernel; {_without_op(step)}. The bars of a chart add up to "
+        "its last one.",
         sql=sql,
         columns=_columns(base, other),
         figures=figures,
@@ -59,6 +59,12 @@ def versus_panel(sql: str, step: StepDifference, base: str, other: str) -> Panel
         verdict=verdict,
         notes=notes,
     )
+
+
+def _without_op(step: StepDifference) -> str:
+    if step.phase == "prefill":
+        return "idle in the step is time without an op, and the time before a prefill is left out"
+    return "idle in the step and between steps are times without an op"
 
 
 def _kind(step: StepDifference) -> str:

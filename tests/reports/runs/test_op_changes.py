@@ -39,6 +39,9 @@ def store() -> Store:
         row("a1", "b1", "fusion", 50, 1, scope="m/mlp", count_ps=20.0 * US, rate_ps=30.0 * US),
         row("a1", "b1", None, -10, 2, part="idle"),
         row("a1", "b1", "copy", 1, None),  # within the spread
+        row(
+            "a1", "b1", None, 90, 1, part="between", phase="prefill"
+        ),  # a1 has one prefill, its first
         row("b1", "a1", "fusion", -50, 1),  # the other way round
         row("a1", "c1", "fusion", 9, 1),  # another workload
         row("a2", "b1", "fusion", 9, 1),  # not the first run

@@ -41,8 +41,12 @@ DECODE = [
     op(None, 20, 15, part="idle", category=None),
     op(None, 20, 18, part="between", category=None),
 ]
-# A prefill of 8 ns and one of 6: nothing names a layer, and nothing is a collective.
-PREFILL = [op("fusion", 8, 6, 1, phase="prefill")]
+# A prefill of 8 ns and one of 6: nothing names a layer, and nothing is a collective. The base has one
+# request, and before its prefill there is no time; the other has two, and 70 ns before one of them.
+PREFILL = [
+    op("fusion", 8, 6, 1, phase="prefill"),
+    op(None, 0, 35, 2, part="between", category=None, phase="prefill"),
+]
 OTHER_WAY = [op("fusion", 1, 9, run_id="a1", other_run_id="b1")]
 
 
