@@ -11,7 +11,10 @@ NO_LAG = "no collective has known arrivals of several devices of accelerators"
 # Several devices that came last equally often are told by how late they came.
 _SQL = """
 with known as (
-    select device_id, host, last_ratio, mean_lag_ps, count(*) over () as devices
+    select
+        device_id, host, last_ratio, mean_lag_ps,
+        count(*) over () as devices,
+        count(*) over (partition by last_ratio) - 1 as alike
     from straggler_v2
     where run_id = $run and last_ratio is not null
 )
@@ -33,6 +36,7 @@ class Lagging:
     last_ratio: float  # share of its collectives that it enters last
     mean_lag_ps: float | None  # how much later than the first it arrives
     devices: int  # of which it is one
+    alike: int = 0  # others that come last as often: each group of an axis may have its own
 
 
 def most_lagging(source: Source, run_id: str) -> Lagging | None:
@@ -50,4 +54,4 @@ def lagging_text(found: Lagging) -> str:
     said = f"device {found.device_id}{of} comes last to {percent(found.last_ratio)} of its collectives{lag}"
     if found.last_ratio * found.devices < OFTEN:
         return f"none lags most of the time: {said}"
-    return said
+    return f"{said}; {found.alike:,} more as often" if found.alike else said

@@ -25,7 +25,7 @@ def test_the_device_that_comes_last_most_often():
     found = most_lagging(Store({"straggler_v2": rows}), "r")
     assert found == Lagging(1, "h", 0.75, 1.0, 2)
     tied = [row(0, 0.5, 3.0), row(1, 0.5, 7.0)]
-    assert most_lagging(Store({"straggler_v2": tied}), "r") == Lagging(1, "h", 0.5, 7.0, 2)
+    assert most_lagging(Store({"straggler_v2": tied}), "r") == Lagging(1, "h", 0.5, 7.0, 2, alike=1)
 
 
 def test_one_device_alone_is_compared_with_none():
@@ -46,6 +46,11 @@ def test_one_device_alone_is_compared_with_none():
             Lagging(2, None, 0.3, 2 * US, 4),
             "none lags most of the time: device 2 comes last to 30 % of its collectives, 2 µs after the "
             "first",
+        ),
+        # Two groups of two, of which one always comes last in each.
+        (
+            Lagging(1, None, 1.0, US, 4, alike=1),
+            "device 1 comes last to 100 % of its collectives, 1 µs after the first; 1 more as often",
         ),
         (Lagging(0, None, 0.0, 0.0, 4), "none lags: they come to each collective together"),
     ],
