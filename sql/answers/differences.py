@@ -158,7 +158,11 @@ def _sentence(phase: str, step: float | None, total: float | None, ops: list[OpC
         return f"A {kind} takes {duration(step)} in both runs."
     share = f" ({_signed_share(total / step)})" if step else ""
     said = f"A {kind} takes {duration(abs(total))} {'more' if total > 0 else 'less'}{share}"
-    sure = [op for op in ops if op.rank is not None]
+    changed = [op for op in ops if op.total_ps]
+    if all(op.margin_ps is None for op in changed):
+        change = _change_of(_largest_kernel(changed))
+        return f"{said}; the largest change is {change}. The spread over steps is not known: a run has one."
+    sure = [op for op in changed if op.rank is not None]
     if not sure:
         return f"{said}; no single op differs by more than the spread over steps."
     first = _largest_kernel(sure)

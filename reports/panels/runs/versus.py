@@ -208,6 +208,8 @@ def verdict(rows: pl.DataFrame, step: StepDifference) -> list[str]:
 def coverage(rows: pl.DataFrame, step: StepDifference) -> str:
     """How many ops there are, and of how many the change is sure."""
     ops = plural(sum(op.part == "op" for op in step.ops), "op")
+    if all(op.margin_ps is None for op in step.ops):
+        return f"{ops}; the spread over steps is not known."
     sure = sum(op.rank is not None for op in step.ops)
     return f"{ops}; {sure:,} of {plural(len(step.ops), 'row')} by more than the spread over steps."
 

@@ -129,6 +129,14 @@ def test_the_answer_stands_first(sections: list[Any]) -> None:
     ]
 
 
+def test_no_spread_is_claimed_of_a_single_step(store: Store) -> None:
+    rows = [op("fusion", 8, 6, phase="prefill", margin_ps=None)]
+    known = {facts.run_id: facts for facts in store.facts()}
+    single = Store({"runs": RUNS, "op_diff_v1": rows})
+    section, *_ = (part for part, _ in read_versus(single, [known["b1"], known["a1"]]))
+    assert section.coverage == "1 op; the spread over steps is not known."
+
+
 def test_no_chart_by_what_no_change_belongs_to(sections: list[Any]) -> None:
     _, prefill = sections
     assert [figure.title for figure in prefill.figures] == ["Change of a prefill step by kernel"]

@@ -82,6 +82,11 @@ def test_the_sentence_names_the_largest_change():
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [
+        (
+            [op("fusion", 10, 12, margin_ps=None), op("copy", 5, 5, margin_ps=None)],
+            "A decode step takes 2 ns more (+13 %); the largest change is fusion: +2 ns. "
+            "The spread over steps is not known: a run has one.",
+        ),
         (  # fusion has another shape: 400 ns gone and 398 new are 2 less; psum takes 5 more
             [
                 op("fusion", 400, 0, 1, shape="bf16[8]", scope="m"),
