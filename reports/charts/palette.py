@@ -7,7 +7,6 @@ sets that mean the same.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from zlib import crc32
 
@@ -153,15 +152,14 @@ def axis_colours(axes: Iterable[str]) -> dict[str, str]:
 def parallelism_colours(site: Iterable[str], shown: Iterable[str]) -> dict[str, str]:
     """Each parallelism in `shown` -> its colour, which is the same on all pages of a site.
 
-    As many as there are hues have one of their own, sorted; the rest, which have the fewest runs, are grey.
+    The first of the site, as many as there are hues, have one of their own, sorted; the rest are grey.
 
     Args:
-        site: the parallelism of each run of the site, shown or not.
+        site: the parallelisms of all runs of the site, shown or not, the most important first.
         shown: those of a chart.
     """
-    runs = Counter(site)
     present = set(shown)
-    ranked = sorted(present | set(runs), key=lambda name: (-runs[name], name))
+    ranked = list(dict.fromkeys([*site, *sorted(present)]))
     own = _by_hash(ranked[: len(PARALLELISM_COLOURS)], PARALLELISM_COLOURS)
     rest = dict.fromkeys(ranked[len(PARALLELISM_COLOURS) :], UNKNOWN_COLOUR)
     return {name: colour for name, colour in (own | rest).items() if name in present}

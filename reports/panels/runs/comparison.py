@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -164,7 +165,7 @@ COLUMNS = (
 )
 _HOLLOW = " Hollow: compiled or predicted, not measured."
 _BOX = " A box: a forecast, from best to worst, without the host."
-_GREY = " Grey: parallelisms with the fewest runs, beyond the colours; their names and tooltips tell them."
+_GREY = " Grey: parallelisms beyond the colours; names and tooltips tell them."
 # A dash: no forecast was made, of a setup that ran.
 _FORECAST_COLUMNS = tuple(
     TableColumn(f"{end}_{latency}", heading, lambda value: "-" if value is None else show_s(value))
@@ -189,7 +190,7 @@ def columns(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> tuple[TableColumn,
 
 def figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
     """Per model and lengths: the rate against each latency, and by batch where there are several."""
-    site = [facts.row["parallelism"] or "unknown mesh" for facts in runs]
+    site = _by_importance(rows, runs)
     found = []
     for name, part in families(rows):
         known = part.drop_nulls(RATE)
@@ -210,6 +211,18 @@ def figures(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[Figure]:
             note += _grey(batches, site)
             found.append(Figure(f"Rate by batch: {name}", batch_chart(batches, site), note))
     return found
+
+
+def _by_importance(rows: pl.DataFrame, runs: Sequence[PageFacts]) -> list[str]:
+    """The parallelisms of all runs: those on a dashed line, then those with the most runs."""
+    best = [
+        name
+        for _, part in families(rows)
+        for latency in LATENCIES
+        for name in pareto(part, latency)["parallelism"]
+    ]
+    counts = Counter(facts.row["parallelism"] or "unknown mesh" for facts in runs)
+    return [*best, *sorted(counts, key=lambda name: (-counts[name], name))]
 
 
 def _grey(rows: pl.DataFrame, site: Sequence[str]) -> str:
