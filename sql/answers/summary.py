@@ -11,7 +11,7 @@ from xlahouse.capture.words import plural
 from xlahouse.sql.answers.compiled import NOTHING_RAN, compiled_verdict
 from xlahouse.sql.answers.evidence import evidence
 from xlahouse.sql.answers.lagging import Lagging, most_lagging
-from xlahouse.sql.answers.launched import launched
+from xlahouse.sql.answers.launched import describe, launched
 from xlahouse.sql.answers.losses import COMPUTE, COMPUTE_LEVER, COMPUTE_VIEW, LOSSES
 from xlahouse.sql.answers.memory import Memory, most_memory
 from xlahouse.sql.answers.source import Source
@@ -151,11 +151,12 @@ def summarize_run(source: Source, run_id: str) -> Summary:
     times = {found["phase"]: found for found in source.query(TIME_SQL, given).dicts()}
     phase = next((name for name in PHASES if name in times), None)
     predicted = row["source"] == "predicted"
-    split = (
-        split_time(*_apart(source, run_id, phase, times[phase], WAITS_SQL if predicted else None))
-        if phase in times
-        else None
-    )
+    programs = launched(source, run_id) if phase == "step" else []
+    split = None
+    if phase in times:
+        waits = WAITS_SQL if predicted else None
+        apart = _apart(source, run_id, phase, times[phase], waits)
+        split = split_time(*apart, max(len(programs), 1))
     [prefills] = source.query(PREFILL_SQL, given).dicts()
     waits = PREFILL_WAITS_SQL if predicted else None
     prefill = split_prefill(*_apart(source, run_id, "prefill", prefills, waits))
@@ -193,7 +194,7 @@ def summarize_run(source: Source, run_id: str) -> Summary:
         most_lagging(source, run_id),
         findings,
         data,
-        _notes(row, _about(source, run_id, phase), split, prefill, source.root),
+        _notes(row, _about(phase, programs), split, prefill, source.root),
     )
 
 
@@ -297,14 +298,16 @@ def _why_no_split(row: dict[str, Any], phases: set[str | None]) -> str:
     return "no ops on its devices in the trace"
 
 
-def _about(source: Source, run_id: str, phase: str | None) -> str | None:
+def _about(phase: str | None, programs: list[dict[str, Any]]) -> str | None:
     """What the steps are that the summary is about; None where they are decode steps."""
     if phase == "decode":
         return None
     if phase is None:
         return "this is about all time on devices"
-    steps = launched(source, run_id) if phase == "step" else None
-    return steps or f"this is about {'steps of any phase' if phase == 'step' else f'{phase} steps'}"
+    return (
+        describe(programs)
+        or f"this is about {'steps of any phase' if phase == 'step' else f'{phase} steps'}"
+    )
 
 
 def _coverage(row: dict[str, Any], split: Split | None) -> str:

@@ -64,6 +64,8 @@ def title_of(split: Split) -> str:
         return "mean prefill of a device, from its marker"
     if split.phase is None:
         return "mean time of a device in the trace"
+    if split.per == "device":
+        return f"mean time of a device in {split.programs} programs"
     kind = "step" if split.phase == "step" else f"{split.phase} step"
     return f"mean {kind}'s {split.whole} of a device"
 
