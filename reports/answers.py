@@ -14,8 +14,8 @@ from xlahouse.reports.panels.runs.versus import op_rows, versus_panel
 from xlahouse.reports.site_page import Link
 from xlahouse.sql.answers.differences import SQL as DIFFERENCES_SQL
 from xlahouse.sql.answers.differences import step_differences
-from xlahouse.sql.answers.lagging import lagging_text
-from xlahouse.sql.answers.memory import memory_text
+from xlahouse.sql.answers.lagging import NO_LAG, lagging_text
+from xlahouse.sql.answers.memory import NO_MEMORY, memory_text
 from xlahouse.sql.answers.split import AXES_SQL, PREFILL_SQL, TIME_SQL, WAITS_SQL
 from xlahouse.sql.answers.summary import Summary, summarize_run
 
@@ -68,13 +68,13 @@ def shown_findings(summary: Summary, links: Sequence[Link]) -> list[ShownFinding
 
 
 def shown_memory(summary: Summary) -> str:
-    """The most of a device's memory that the run took; empty where the trace does not say."""
-    return memory_text(summary.memory) if summary.memory else ""
+    """The most of a device's memory that the run took, or why it is not known."""
+    return memory_text(summary.memory) if summary.memory else f"not known: {NO_MEMORY}"
 
 
 def shown_lagging(summary: Summary) -> str:
-    """The device that comes last most often; empty where no arrivals can be compared."""
-    return lagging_text(summary.lagging) if summary.lagging else ""
+    """The device that comes last most often, or why it is not known."""
+    return lagging_text(summary.lagging) if summary.lagging else f"not known: {NO_LAG}"
 
 
 def read_versus(

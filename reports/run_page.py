@@ -83,7 +83,7 @@ def run_html(
             "answer": _sentence(verdict.summary.verdict) if verdict else "",
             # A compiled run's verdict says it already.
             "memory": shown_memory(verdict.summary) if verdict and not facts.compiled else "",
-            "lagging": shown_lagging(verdict.summary) if verdict else "",
+            "lagging": shown_lagging(verdict.summary) if verdict and not facts.compiled else "",
             "split": split if split and not split.empty else None,
             "findings": shown_findings(verdict.summary, frame.links) if verdict else [],
             "cards": known_cards(cards),
