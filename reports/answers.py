@@ -12,6 +12,7 @@ from xlahouse.reports.charts.panel import Queryable, Section, fill
 from xlahouse.reports.panels.overview.verdict import CIRCUIT_WAIT, split_rows, verdict_panel
 from xlahouse.reports.panels.runs.versus import op_rows, versus_panel
 from xlahouse.reports.site_page import Link
+from xlahouse.sql.answers.data import DISAGREE
 from xlahouse.sql.answers.differences import SQL as DIFFERENCES_SQL
 from xlahouse.sql.answers.differences import step_differences
 from xlahouse.sql.answers.lagging import NO_LAG, lagging_text
@@ -65,6 +66,12 @@ def shown_findings(summary: Summary, links: Sequence[Link]) -> list[ShownFinding
         href = f"{file}#{finding.panel}" if file else ""
         found.append(ShownFinding(finding.text, finding.lever, finding.page, href, finding.view))
     return found
+
+
+def shown_doubts(summary: Summary) -> str:
+    """What views find wrong in the run's data, which no ingest counts; empty where nothing is."""
+    found = [each.message for each in summary.data if each.code == DISAGREE]
+    return "".join(f" {text[:1].upper()}{text[1:]}." for text in found)
 
 
 def shown_memory(summary: Summary) -> str:

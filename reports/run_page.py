@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from xlahouse.capture.commands import located, shown, with_mesh
-from xlahouse.reports.answers import Verdict, shown_findings, shown_lagging, shown_memory
+from xlahouse.reports.answers import (
+    Verdict,
+    shown_doubts,
+    shown_findings,
+    shown_lagging,
+    shown_memory,
+)
 from xlahouse.reports.charts.cards import HeadlineCard, known_cards, unknown_by_reason
 from xlahouse.reports.charts.facts import (
     COMPARED_BANNER,
@@ -76,7 +82,8 @@ def run_html(
             "subtitle": _subtitle(facts),
             "found": found_in_data(facts),
             "findings_href": _findings_href(facts, frame, sections),
-            "covered": _sentence(facts.covered()),
+            "covered": _sentence(facts.covered())
+            + (shown_doubts(verdict.summary) if verdict else ""),
             # A site that has the trace links to it; a compiled run has none.
             "command": "" if facts.compiled or _has_trace(frame) else _export(facts),
             "verdict": verdict,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from xlahouse.capture.commands import STATE_MESH, shown, with_mesh
 from xlahouse.capture.words import plural
 from xlahouse.sql.answers.compiled import NOTHING_RAN, compiled_verdict
+from xlahouse.sql.answers.data import DataFinding, data_findings
 from xlahouse.sql.answers.evidence import evidence
 from xlahouse.sql.answers.lagging import Lagging, most_lagging
 from xlahouse.sql.answers.launched import describe, launched
@@ -72,11 +73,6 @@ _SERVED = """
 select p50_ttft_s as ttft_s, ttft_count, p50_tpot_s as tpot_s, tpot_count
 from serving_summary_v1 where run_id = $run
 """
-_ISSUES = """
-select severity, code, message, cast(sum(count) as bigint) as count from issues
-where run_id = $run and severity in ('error', 'warning')
-group by severity, code, message order by severity, code, message
-"""
 
 
 @dataclass(frozen=True)
@@ -99,16 +95,6 @@ class Finding:
     view: str  # that has its numbers
     page: str  # of a report, with the chart that shows it
     panel: str  # the chart's place on the page
-
-
-@dataclass(frozen=True)
-class DataFinding:
-    """Something wrong or unknown in the run's data."""
-
-    severity: str  # error, warning or info
-    code: str  # as in the table issues
-    message: str  # as in the table issues
-    count: int  # events or rows that it concerns
 
 
 @dataclass(frozen=True)
@@ -163,12 +149,6 @@ def summarize_run(source: Source, run_id: str) -> Summary:
     reasons = "; ".join(sorted(found["reason"] for found in source.query(_REASONS, given).dicts()))
     is_server = source.query(_IS_SERVER, given).dicts()
     served = source.query(_SERVED, given).dicts()[0] if is_server else {}
-    data = tuple(
-        DataFinding(
-            **found | {"message": shown(found["message"], row["name"] or run_id, source.root)}
-        )
-        for found in source.query(_ISSUES, given).dicts()
-    )
 
     def behind(of: Split, part: Part) -> str:
         return evidence(source, run_id, of, part)
@@ -193,7 +173,7 @@ def summarize_run(source: Source, run_id: str) -> Summary:
         most_memory(source, run_id),
         most_lagging(source, run_id),
         findings,
-        data,
+        data_findings(source, run_id, row["name"] or run_id),
         _notes(row, _about(phase, programs), split, prefill, source.root),
     )
 
