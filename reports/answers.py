@@ -17,6 +17,7 @@ from xlahouse.sql.answers.differences import SQL as DIFFERENCES_SQL
 from xlahouse.sql.answers.differences import step_differences
 from xlahouse.sql.answers.lagging import NO_LAG, lagging_text
 from xlahouse.sql.answers.memory import NO_MEMORY, memory_text
+from xlahouse.sql.answers.pipeline import pipeline_text
 from xlahouse.sql.answers.split import AXES_SQL, PREFILL_SQL, TIME_SQL, WAITS_SQL
 from xlahouse.sql.answers.summary import Summary, summarize_run
 
@@ -82,6 +83,11 @@ def shown_memory(summary: Summary) -> str:
 def shown_lagging(summary: Summary) -> str:
     """The device that comes last most often, or why it is not known."""
     return lagging_text(summary.lagging) if summary.lagging else f"not known: {NO_LAG}"
+
+
+def shown_pipeline(summary: Summary) -> str:
+    """What the pipeline costs the steps; empty without one."""
+    return pipeline_text(summary.pipeline) if summary.pipeline else ""
 
 
 def read_versus(

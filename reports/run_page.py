@@ -11,6 +11,7 @@ from xlahouse.reports.answers import (
     shown_findings,
     shown_lagging,
     shown_memory,
+    shown_pipeline,
 )
 from xlahouse.reports.charts.cards import HeadlineCard, known_cards, unknown_by_reason
 from xlahouse.reports.charts.facts import (
@@ -91,6 +92,7 @@ def run_html(
             # A compiled run's verdict says it already.
             "memory": shown_memory(verdict.summary) if verdict and not facts.compiled else "",
             "lagging": shown_lagging(verdict.summary) if verdict and not facts.compiled else "",
+            "pipeline": shown_pipeline(verdict.summary) if verdict else "",
             "split": split if split and not split.empty else None,
             "findings": shown_findings(verdict.summary, frame.links) if verdict else [],
             "cards": known_cards(cards),

@@ -15,6 +15,7 @@ from xlahouse.sql.answers.lagging import Lagging, most_lagging
 from xlahouse.sql.answers.launched import describe, launched
 from xlahouse.sql.answers.losses import COMPUTE, COMPUTE_LEVER, COMPUTE_VIEW, LOSSES
 from xlahouse.sql.answers.memory import Memory, most_memory
+from xlahouse.sql.answers.pipeline import Pipeline, pipeline_cost
 from xlahouse.sql.answers.source import Source
 from xlahouse.sql.answers.split import (
     AXES_SQL,
@@ -114,6 +115,7 @@ class Summary:
     tpot: Latency  # time per output token
     memory: Memory | None  # None: neither an allocator nor a program says it
     lagging: Lagging | None  # None: no arrivals of devices can be compared
+    pipeline: Pipeline | None  # of the split's steps; None without stages
     findings: tuple[Finding, ...]  # the steps' largest first, three at most
     data: tuple[DataFinding, ...]  # the worst first
     notes: tuple[str, ...]  # a sentence each
@@ -172,6 +174,7 @@ def summarize_run(source: Source, run_id: str) -> Summary:
         _of_server(served, "tpot") or _latency(row, "tpot_s", reasons),
         most_memory(source, run_id),
         most_lagging(source, run_id),
+        pipeline_cost(source, run_id, phase) if split else None,
         findings,
         data_findings(source, run_id, row["name"] or run_id),
         _notes(row, _about(phase, programs), split, prefill, source.root),

@@ -8,6 +8,7 @@ from xlahouse.capture.commands import located
 from xlahouse.capture.words import NO_OPS, plural
 from xlahouse.sql.answers.lagging import NO_LAG, lagging_text
 from xlahouse.sql.answers.memory import NO_MEMORY, memory_text
+from xlahouse.sql.answers.pipeline import pipeline_text
 from xlahouse.sql.answers.split import Part, Split
 from xlahouse.sql.answers.summary import Latency, Summary
 from xlahouse.sql.answers.words import duration, unit_of
@@ -38,6 +39,8 @@ def summary_lines(found: Summary, warehouse: str) -> Iterator[str]:
     yield visible(f"memory: {memory}")
     lagging = lagging_text(found.lagging) if found.lagging else f"not known, because: {NO_LAG}"
     yield visible(f"devices: {lagging}")
+    if found.pipeline:
+        yield f"pipeline: {pipeline_text(found.pipeline)}"
     for place, finding in enumerate(found.findings, start=1):
         yield ""
         yield visible(f"{place}. {finding.text}")
