@@ -74,6 +74,8 @@ def run_html(
         verdict: what the run's time goes to, on the overview.
     """
     split = verdict.section if verdict else None
+    # A compiled run's verdict says all that is known.
+    ran = verdict.summary if verdict and not facts.compiled else None
     absent = [split] if split and split.empty else []
     heading = facts.name if cards else f"{title}: {facts.name}"
     return render_page(
@@ -89,10 +91,9 @@ def run_html(
             "command": "" if facts.compiled or _has_trace(frame) else _export(facts),
             "verdict": verdict,
             "answer": _sentence(verdict.summary.verdict) if verdict else "",
-            # A compiled run's verdict says it already.
-            "memory": shown_memory(verdict.summary) if verdict and not facts.compiled else "",
-            "lagging": shown_lagging(verdict.summary) if verdict and not facts.compiled else "",
-            "pipeline": shown_pipeline(verdict.summary) if verdict else "",
+            "memory": _sentence(shown_memory(ran)) if ran else "",
+            "lagging": _sentence(shown_lagging(ran)) if ran else "",
+            "pipeline": _sentence(shown_pipeline(ran)) if ran else "",
             "split": split if split and not split.empty else None,
             "findings": shown_findings(verdict.summary, frame.links) if verdict else [],
             "cards": known_cards(cards),

@@ -50,7 +50,7 @@ def pipeline_cost(source: Source, run_id: str, phase: str | None) -> Pipeline | 
 
 
 def pipeline_text(found: Pipeline) -> str:
-    """Such as `27 % of its steps' time: 5 % waits for stages, …; (p-1)/(m+p-1) is 27 %`."""
+    """Such as `27 % of the steps' windows (waits for other stages 5 %, …); (p-1)/(m+p-1) is 27 %`."""
     parts = {
         "waits for other stages": found.waits_ratio,
         "work on empty microbatches": found.masked_ratio,
@@ -61,9 +61,7 @@ def pipeline_text(found: Pipeline) -> str:
     listed = ", ".join(f"{name} {percent(ratio)}" for name, ratio in known.items())
     whole = "at least " if missing else ""
     said = (
-        f"takes {whole}{percent(sum(known.values()))} of the steps' time ({listed})"
-        if known
-        else ""
+        f"{whole}{percent(sum(known.values()))} of the steps' windows ({listed})" if known else ""
     )
     unknown = f"not known: {', '.join(missing)}" if missing else ""
     ideal = (

@@ -42,12 +42,12 @@ def test_a_run_without_stages_has_none():
     [
         (
             Pipeline(0.12, 0.18, 0.1, 0.25),
-            "takes 40 % of the steps' time (waits for other stages 12 %, work on empty microbatches 18 %, "
+            "40 % of the steps' windows (waits for other stages 12 %, work on empty microbatches 18 %, "
             "filling and draining 10 %); (p-1)/(m+p-1) is 25 %",
         ),
         (
             Pipeline(0.1, None, 0.0, 0.25),
-            "takes at least 10 % of the steps' time (waits for other stages 10 %, filling and draining 0 %); "
+            "at least 10 % of the steps' windows (waits for other stages 10 %, filling and draining 0 %); "
             "not known: work on empty microbatches; (p-1)/(m+p-1) is 25 %",
         ),
         (
