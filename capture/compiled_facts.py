@@ -11,7 +11,7 @@ from xlahouse.capture.manifest import Count
 # Layout: <dir>/compiled_<timestamp>/ with these files, and <dir>/metadata_<timestamp>.json beside it.
 COMPILED_DIR = re.compile(r"^compiled_(?P<timestamp>.+)$")
 FACTS = "compiled.json"  # written last
-REFUSED = ".refused.json"  # beside them where the compiler refused the programs
+REFUSED = ".refused_{key:.16}.json"  # beside them where the compiler refused the programs of a key
 HLO = ".hlo.pb"  # `prefill.hlo.pb`, `decode.hlo.pb`: each an HloProto with its buffer assignment
 PROGRAMS = ("prefill", "decode")  # [step] -> phase
 

@@ -12,10 +12,12 @@ from xlahouse.reports.charts.panel import Queryable, Section, fill
 from xlahouse.reports.panels.overview.verdict import CIRCUIT_WAIT, split_rows, verdict_panel
 from xlahouse.reports.panels.runs.versus import op_rows, versus_panel
 from xlahouse.reports.site_page import Link
+from xlahouse.sql.answers.data import DISAGREE
 from xlahouse.sql.answers.differences import SQL as DIFFERENCES_SQL
 from xlahouse.sql.answers.differences import step_differences
-from xlahouse.sql.answers.lagging import lagging_text
-from xlahouse.sql.answers.memory import memory_text
+from xlahouse.sql.answers.lagging import NO_LAG, lagging_text
+from xlahouse.sql.answers.memory import NO_MEMORY, memory_text
+from xlahouse.sql.answers.pipeline import pipeline_text
 from xlahouse.sql.answers.split import AXES_SQL, PREFILL_SQL, TIME_SQL, WAITS_SQL
 from xlahouse.sql.answers.summary import Summary, summarize_run
 
@@ -67,14 +69,25 @@ def shown_findings(summary: Summary, links: Sequence[Link]) -> list[ShownFinding
     return found
 
 
+def shown_doubts(summary: Summary) -> str:
+    """What views find wrong in the run's data, which no ingest counts; empty where nothing is."""
+    found = [each.message for each in summary.data if each.code == DISAGREE]
+    return "".join(f" {text[:1].upper()}{text[1:]}." for text in found)
+
+
 def shown_memory(summary: Summary) -> str:
-    """The most of a device's memory that the run took; empty where the trace does not say."""
-    return memory_text(summary.memory) if summary.memory else ""
+    """The most of a device's memory that the run took, or why it is not known."""
+    return memory_text(summary.memory) if summary.memory else f"not known: {NO_MEMORY}"
 
 
 def shown_lagging(summary: Summary) -> str:
-    """The device that comes last most often; empty where no arrivals can be compared."""
-    return lagging_text(summary.lagging) if summary.lagging else ""
+    """The device that comes last most often, or why it is not known."""
+    return lagging_text(summary.lagging) if summary.lagging else f"not known: {NO_LAG}"
+
+
+def shown_pipeline(summary: Summary) -> str:
+    """What the pipeline costs the steps; empty without one."""
+    return pipeline_text(summary.pipeline) if summary.pipeline else ""
 
 
 def read_versus(

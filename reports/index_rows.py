@@ -141,7 +141,7 @@ def index_table(
     columns = [IndexColumn(fact.title, fact.value is not None, True) for fact in shown]
     columns.append(IndexColumn("Runs", True, False))
     columns += [IndexColumn(_heading(name, units[name]), True, False) for name in known]
-    columns.append(IndexColumn("Findings", True, False))
+    columns.append(IndexColumn("Errors and warnings", True, False))
     rows = [
         _row(setup, pages, [_fact_cell(fact, setup[0].row) for fact in shown], units)
         for setup in setups

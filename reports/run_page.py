@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from xlahouse.capture.commands import located, shown, with_mesh
-from xlahouse.reports.answers import Verdict, shown_findings, shown_lagging, shown_memory
+from xlahouse.reports.answers import (
+    Verdict,
+    shown_doubts,
+    shown_findings,
+    shown_lagging,
+    shown_memory,
+    shown_pipeline,
+)
 from xlahouse.reports.charts.cards import HeadlineCard, known_cards, unknown_by_reason
 from xlahouse.reports.charts.facts import (
     COMPARED_BANNER,
@@ -67,6 +74,8 @@ def run_html(
         verdict: what the run's time goes to, on the overview.
     """
     split = verdict.section if verdict else None
+    # A compiled run's verdict says all that is known.
+    ran = verdict.summary if verdict and not facts.compiled else None
     absent = [split] if split and split.empty else []
     heading = facts.name if cards else f"{title}: {facts.name}"
     return render_page(
@@ -76,14 +85,15 @@ def run_html(
             "subtitle": _subtitle(facts),
             "found": found_in_data(facts),
             "findings_href": _findings_href(facts, frame, sections),
-            "covered": _sentence(facts.covered()),
+            "covered": _sentence(facts.covered())
+            + (shown_doubts(verdict.summary) if verdict else ""),
             # A site that has the trace links to it; a compiled run has none.
             "command": "" if facts.compiled or _has_trace(frame) else _export(facts),
             "verdict": verdict,
             "answer": _sentence(verdict.summary.verdict) if verdict else "",
-            # A compiled run's verdict says it already.
-            "memory": shown_memory(verdict.summary) if verdict and not facts.compiled else "",
-            "lagging": shown_lagging(verdict.summary) if verdict else "",
+            "memory": _sentence(shown_memory(ran)) if ran else "",
+            "lagging": _sentence(shown_lagging(ran)) if ran else "",
+            "pipeline": _sentence(shown_pipeline(ran)) if ran else "",
             "split": split if split and not split.empty else None,
             "findings": shown_findings(verdict.summary, frame.links) if verdict else [],
             "cards": known_cards(cards),

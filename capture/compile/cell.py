@@ -187,19 +187,33 @@ def compiled_before(experiment: Experiment, traces: Path) -> CompiledRun | Refus
     for _, run in _compiled(cell):
         if run.key == cell_key(experiment, target, run.compiler, tuple(run.programs)):
             return run
-    refused = read_refused(cell)
-    if refused is None:
-        return None
-    key = cell_key(experiment, target, refused.compiler, refused.programs)
-    return refused if refused.key == key else None
+    for refused in _read_refused(cell, "*"):
+        key = cell_key(experiment, target, refused.compiler, refused.programs)
+        if refused.key == key:
+            return refused
+    return None
 
 
-def read_refused(cell: Path) -> RefusedRun | None:
-    """The refusal that was written last into an experiment's folder; None without one."""
-    try:
-        return msgspec.json.decode((cell / REFUSED).read_bytes(), type=RefusedRun)
-    except (OSError, *JSON_FAULTS):
-        return None
+def refused_before(cell: Path, key: str) -> RefusedRun | None:
+    """The refusal of the programs that `key` names; None without one."""
+    return next((found for found in _read_refused(cell, key) if found.key == key), None)
+
+
+def write_refused(cell: Path, refused: RefusedRun) -> None:
+    """Keep a refusal.
+
+    Raises:
+        OSError: there is no space.
+    """
+    (cell / REFUSED.format(key=refused.key)).write_bytes(msgspec.json.encode(refused))
+
+
+def _read_refused(cell: Path, key: str) -> Iterator[RefusedRun]:
+    for path in sorted(cell.glob(REFUSED.format(key=key))):
+        try:
+            yield msgspec.json.decode(path.read_bytes(), type=RefusedRun)
+        except (OSError, *JSON_FAULTS):
+            continue
 
 
 def _compiled(cell: Path) -> Iterator[tuple[Path, CompiledRun]]:

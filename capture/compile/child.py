@@ -11,8 +11,10 @@ from pathlib import Path
 from threading import Lock
 from typing import IO
 
+from xlahouse.capture.compile.compiler import PARENT
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.run.process import ending, last_line
+from xlahouse.capture.scratch import scratch_folder
 
 GIB = 2**30
 # How an allocator and the loader say that a limit of memory is reached.
@@ -39,7 +41,10 @@ DEFAULT_LIMITS = ChildLimits()
 
 
 class Children:
-    """Runs child processes within the same limits, from any thread."""
+    """Runs child processes within the same limits, from any thread.
+
+    They end with this process (compiler.end_with_parent), and their temporary files go with its own.
+    """
 
     def __init__(self, limits: ChildLimits = DEFAULT_LIMITS) -> None:
         self.limits = limits
@@ -84,6 +89,7 @@ class Children:
     def _start(
         self, command: Sequence[str], stderr: IO[bytes], environment: Mapping[str, str]
     ) -> subprocess.Popen[bytes]:
+        own = {PARENT: str(os.getpid()), "TMPDIR": scratch_folder()}
         size = int(self.limits.memory_gib * GIB)
         with self._lock:
             if self.ended:
@@ -94,7 +100,7 @@ class Children:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=stderr,
-                    env={**os.environ, **environment},
+                    env={**os.environ, **own, **environment},
                 )
             except OSError as error:
                 raise CaptureError(f"{command[0]}: {error.strerror}; name a Python") from error

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from xlahouse.capture.compile.compiler import end_with_parent
 from xlahouse.capture.compiled_facts import PROGRAMS
 from xlahouse.capture.plan import Experiment
 from xlahouse.capture.run.job import without_jax
@@ -146,5 +147,6 @@ def trace_server(
 
 
 if __name__ == "__main__":
+    end_with_parent()
     lowered = lower(msgspec.json.decode(sys.stdin.buffer.read(), type=LowerJob))
     print(msgspec.json.encode(lowered).decode())

@@ -10,22 +10,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 
-import msgspec
-
 from xlahouse.capture.compile.cell import (
     Compiling,
     cell_key,
     compile_cell,
     needed_bytes,
     no_space,
-    read_refused,
+    refused_before,
+    write_refused,
 )
 from xlahouse.capture.compile.child import DEFAULT_LIMITS, ChildLimits, Children
 from xlahouse.capture.compile.program import Compiler
 from xlahouse.capture.compile.refusal import DoesNotFitError
 from xlahouse.capture.compile.search import advice_on
 from xlahouse.capture.compile.target import Target, target_of
-from xlahouse.capture.compiled_facts import PROGRAMS, REFUSED, RefusedRun
+from xlahouse.capture.compiled_facts import PROGRAMS, RefusedRun
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.plan import Experiment
 from xlahouse.capture.run.runner import CAPTURE_PACKAGES, choose_experiments
@@ -171,8 +170,8 @@ def _compiled(
     versions, programs = compiling.compiler.versions, compiling.programs
     key = cell_key(experiment, target, versions, programs)
     cell = compiling.traces / experiment.cell
-    known = read_refused(cell)
-    if known is not None and known.key == key:
+    known = refused_before(cell, key)
+    if known is not None:
         raise CaptureError(known.reason)
     try:
         return compile_cell(experiment, target, compiling, say)
@@ -191,7 +190,7 @@ def _compiled(
         try:
             reason = f"{error}; {advice_on(experiment, target, error.refusal, compile_all)}"
             found = RefusedRun(key=key, compiler=versions, programs=programs, reason=reason)
-            (cell / REFUSED).write_bytes(msgspec.json.encode(found))
+            write_refused(cell, found)
         except OSError as full:
             raise CaptureError(f"{error}; {no_space(full)}") from full
         raise CaptureError(reason) from error

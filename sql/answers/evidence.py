@@ -99,7 +99,7 @@ def _say_late(row: dict[str, Any], split: Split, part: Part) -> str:
     of_steps = (
         row["launches"] > split.device_steps
     )  # most launches of a step follow another closely
-    each, count = ("step", split.device_steps) if of_steps else ("launch", row["launches"])
+    each, count = (split.per, split.count) if of_steps else ("launch", row["launches"])
     if row["late_ps"] is not None and row["late_ps"] >= row["enqueued_gap_ps"] / 2:
         few = row["late_launches"]
         if 0 < few <= FEW_LATE * row["launches"]:
@@ -109,7 +109,7 @@ def _say_late(row: dict[str, Any], split: Split, part: Part) -> str:
     gap = duration(row["gap_ps"] / count)
     said = f"a launch starts {gap} after the one before has ended"
     if of_steps:
-        said = f"the gaps before the launches of a step add up to {gap}"
+        said = f"the gaps before the launches of a {split.per} add up to {gap}"
     if row["late_ps"] is None:
         return f"{said}; the trace does not say when the host enqueued it"
     return f"{said}, and the host had enqueued most of them in time"
@@ -130,13 +130,13 @@ def _of_it(amount_ps: float, part: Part) -> str:
 
 
 def _say_collective(row: dict[str, Any], split: Split, part: Part) -> str:
-    each = row["count"] / split.device_steps
-    return f"{_of_it(row['exposed_ps'], part)} in {row['kind']}, {each:.3g} a step"
+    each = row["count"] / split.count
+    return f"{_of_it(row['exposed_ps'], part)} in {row['kind']}, {each:.3g} a {split.per}"
 
 
 def _say_copy(row: dict[str, Any], split: Split, part: Part) -> str:
-    each = row["executions"] / split.device_steps
-    return f"most copy time is in {row['kernel']}, {each:.3g} a step"
+    each = row["executions"] / split.count
+    return f"most copy time is in {row['kernel']}, {each:.3g} a {split.per}"
 
 
 def _latest(source: Source, run_id: str) -> str:

@@ -20,17 +20,14 @@ group by all order by time_ps desc nulls last, module
 """
 
 
-def launched(source: Source, run_id: str) -> str | None:
-    """What a step of the run is, where launches stand for steps; None where markers name steps."""
-    return describe(source.query(_SQL, {"run": run_id}).dicts())
+def launched(source: Source, run_id: str) -> list[dict[str, Any]]:
+    """The programs whose executions are the run's steps, the one with most time first; [] where markers name
+    steps. Columns: module, executions over all devices, time_ps."""
+    return source.query(_SQL, {"run": run_id}).dicts()
 
 
 def describe(programs: list[dict[str, Any]]) -> str | None:
-    """The sentence.
-
-    Args:
-        programs: module, executions over all devices, and time_ps of each, the one with most time first.
-    """
+    """A sentence on such programs; None of none."""
     if not programs:
         return None
     first, total = programs[0], sum(row["time_ps"] or 0 for row in programs)

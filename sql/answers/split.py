@@ -79,7 +79,7 @@ class Part:
     name: str
     axis: str | None  # of exposed communication
     time_ps: int  # over all devices and steps
-    mean_ps: float  # per step of a device
+    mean_ps: float  # per step of a device, or per device, as the split counts
     share: float  # of the whole, 0 to 1
 
 
@@ -91,25 +91,43 @@ class Split:
     whole: str  # period; window: periods are not known; marker: from a marker to the last op
     device_steps: int  # steps, each counted once a device
     devices: int  # number of devices
+    programs: (
+        int  # of which each step is one execution; 1 where markers name steps, or there are none
+    )
     time_ps: int  # of all device steps
-    mean_ps: float  # per device step
+    mean_ps: float  # per step of a device, or per device
     parts: tuple[Part, ...]  # exposed communication once an axis, every other part once
     why: str | None  # what the parts cannot say; None where they say all
 
+    @property
+    def per(self) -> str:
+        """What the means are of: a `step`, or a `device` where no two steps need be alike."""
+        return _per(self.phase, self.programs)
 
-def split_time(row: Mapping[str, Any], axes: Axes) -> Split:
+    @property
+    def count(self) -> int:
+        """How many there are of `per`, over which means are taken."""
+        return self.devices if self.per == "device" else self.device_steps
+
+
+def _per(phase: str | None, programs: int) -> str:
+    return "device" if phase is None or programs > 1 else "step"
+
+
+def split_time(row: Mapping[str, Any], axes: Axes, programs: int = 1) -> Split:
     """The parts of a phase's time.
 
     Args:
         row: of comm_compute.
         axes: (axis, exposed_ps) of the phase, from exposed_collective.
+        programs: as in Split.
     """
     whole = "period" if row["period_ps"] is not None else "window"
     known = _known(row, SPLIT if whole == "period" else IN_WINDOW)
     busy, why = _busy(row, axes, row[f"{whole}_ps"] - sum(known.values()))
     if whole == "window":
         why = [NO_PERIODS, *why]
-    return _split(row, row["phase"], whole, [*busy, *_named(known)], why)
+    return _split(row, row["phase"], whole, [*busy, *_named(known)], why, programs)
 
 
 def split_prefill(row: Mapping[str, Any], axes: Axes) -> Split | None:
@@ -167,16 +185,22 @@ Amount = tuple[str, str | None, int]
 
 
 def _split(
-    row: Mapping[str, Any], phase: str | None, whole: str, amounts: list[Amount], why: list[str]
+    row: Mapping[str, Any],
+    phase: str | None,
+    whole: str,
+    amounts: list[Amount],
+    why: list[str],
+    programs: int = 1,
 ) -> Split:
-    steps, time_ps = row["device_steps"], sum(amount for _, _, amount in amounts)
+    steps, devices = row["device_steps"], row["devices"]
+    time_ps = sum(amount for _, _, amount in amounts)
+    count = devices if _per(phase, programs) == "device" else steps
     parts = tuple(
-        Part(name, axis, amount, amount / steps, amount / time_ps if time_ps else 0.0)
+        Part(name, axis, amount, amount / count, amount / time_ps if time_ps else 0.0)
         for name, axis, amount in amounts
     )
-    return Split(
-        phase, whole, steps, row["devices"], time_ps, time_ps / steps, parts, "; ".join(why) or None
-    )
+    said = "; ".join(why) or None
+    return Split(phase, whole, steps, devices, programs, time_ps, time_ps / count, parts, said)
 
 
 def _busy(row: Mapping[str, Any], axes: Axes, rest: int) -> tuple[list[Amount], list[str]]:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from xlahouse.capture.commands import STATE_MESH, shown, with_mesh
 from xlahouse.capture.words import plural
 from xlahouse.sql.answers.compiled import NOTHING_RAN, compiled_verdict
+from xlahouse.sql.answers.data import DataFinding, data_findings
 from xlahouse.sql.answers.evidence import evidence
 from xlahouse.sql.answers.lagging import Lagging, most_lagging
-from xlahouse.sql.answers.launched import launched
+from xlahouse.sql.answers.launched import describe, launched
 from xlahouse.sql.answers.losses import COMPUTE, COMPUTE_LEVER, COMPUTE_VIEW, LOSSES
 from xlahouse.sql.answers.memory import Memory, most_memory
+from xlahouse.sql.answers.pipeline import Pipeline, pipeline_cost
 from xlahouse.sql.answers.source import Source
 from xlahouse.sql.answers.split import (
     AXES_SQL,
@@ -72,11 +74,6 @@ _SERVED = """
 select p50_ttft_s as ttft_s, ttft_count, p50_tpot_s as tpot_s, tpot_count
 from serving_summary_v1 where run_id = $run
 """
-_ISSUES = """
-select severity, code, message, cast(sum(count) as bigint) as count from issues
-where run_id = $run and severity in ('error', 'warning')
-group by severity, code, message order by severity, code, message
-"""
 
 
 @dataclass(frozen=True)
@@ -102,16 +99,6 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class DataFinding:
-    """Something wrong or unknown in the run's data."""
-
-    severity: str  # error, warning or info
-    code: str  # as in the table issues
-    message: str  # as in the table issues
-    count: int  # events or rows that it concerns
-
-
-@dataclass(frozen=True)
 class Summary:
     """The answer about one run."""
 
@@ -128,6 +115,7 @@ class Summary:
     tpot: Latency  # time per output token
     memory: Memory | None  # None: neither an allocator nor a program says it
     lagging: Lagging | None  # None: no arrivals of devices can be compared
+    pipeline: Pipeline | None  # of the split's steps; None without stages
     findings: tuple[Finding, ...]  # the steps' largest first, three at most
     data: tuple[DataFinding, ...]  # the worst first
     notes: tuple[str, ...]  # a sentence each
@@ -151,23 +139,18 @@ def summarize_run(source: Source, run_id: str) -> Summary:
     times = {found["phase"]: found for found in source.query(TIME_SQL, given).dicts()}
     phase = next((name for name in PHASES if name in times), None)
     predicted = row["source"] == "predicted"
-    split = (
-        split_time(*_apart(source, run_id, phase, times[phase], WAITS_SQL if predicted else None))
-        if phase in times
-        else None
-    )
+    programs = launched(source, run_id) if phase == "step" else []
+    split = None
+    if phase in times:
+        waits = WAITS_SQL if predicted else None
+        apart = _apart(source, run_id, phase, times[phase], waits)
+        split = split_time(*apart, max(len(programs), 1))
     [prefills] = source.query(PREFILL_SQL, given).dicts()
     waits = PREFILL_WAITS_SQL if predicted else None
     prefill = split_prefill(*_apart(source, run_id, "prefill", prefills, waits))
     reasons = "; ".join(sorted(found["reason"] for found in source.query(_REASONS, given).dicts()))
     is_server = source.query(_IS_SERVER, given).dicts()
     served = source.query(_SERVED, given).dicts()[0] if is_server else {}
-    data = tuple(
-        DataFinding(
-            **found | {"message": shown(found["message"], row["name"] or run_id, source.root)}
-        )
-        for found in source.query(_ISSUES, given).dicts()
-    )
 
     def behind(of: Split, part: Part) -> str:
         return evidence(source, run_id, of, part)
@@ -191,9 +174,10 @@ def summarize_run(source: Source, run_id: str) -> Summary:
         _of_server(served, "tpot") or _latency(row, "tpot_s", reasons),
         most_memory(source, run_id),
         most_lagging(source, run_id),
+        pipeline_cost(source, run_id, phase) if split else None,
         findings,
-        data,
-        _notes(row, _about(source, run_id, phase), split, prefill, source.root),
+        data_findings(source, run_id, row["name"] or run_id),
+        _notes(row, _about(phase, programs), split, prefill, source.root),
     )
 
 
@@ -297,14 +281,16 @@ def _why_no_split(row: dict[str, Any], phases: set[str | None]) -> str:
     return "no ops on its devices in the trace"
 
 
-def _about(source: Source, run_id: str, phase: str | None) -> str | None:
+def _about(phase: str | None, programs: list[dict[str, Any]]) -> str | None:
     """What the steps are that the summary is about; None where they are decode steps."""
     if phase == "decode":
         return None
     if phase is None:
         return "this is about all time on devices"
-    steps = launched(source, run_id) if phase == "step" else None
-    return steps or f"this is about {'steps of any phase' if phase == 'step' else f'{phase} steps'}"
+    return (
+        describe(programs)
+        or f"this is about {'steps of any phase' if phase == 'step' else f'{phase} steps'}"
+    )
 
 
 def _coverage(row: dict[str, Any], split: Split | None) -> str:

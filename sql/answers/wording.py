@@ -8,6 +8,7 @@ from xlahouse.capture.commands import located
 from xlahouse.capture.words import NO_OPS, plural
 from xlahouse.sql.answers.lagging import NO_LAG, lagging_text
 from xlahouse.sql.answers.memory import NO_MEMORY, memory_text
+from xlahouse.sql.answers.pipeline import pipeline_text
 from xlahouse.sql.answers.split import Part, Split
 from xlahouse.sql.answers.summary import Latency, Summary
 from xlahouse.sql.answers.words import duration, unit_of
@@ -38,6 +39,8 @@ def summary_lines(found: Summary, warehouse: str) -> Iterator[str]:
     yield visible(f"memory: {memory}")
     lagging = lagging_text(found.lagging) if found.lagging else f"not known, because: {NO_LAG}"
     yield visible(f"devices: {lagging}")
+    if found.pipeline:
+        yield f"pipeline: {pipeline_text(found.pipeline)}"
     for place, finding in enumerate(found.findings, start=1):
         yield ""
         yield visible(f"{place}. {finding.text}")
@@ -64,6 +67,8 @@ def title_of(split: Split) -> str:
         return "mean prefill of a device, from its marker"
     if split.phase is None:
         return "mean time of a device in the trace"
+    if split.per == "device":
+        return f"mean time of a device in {split.programs} programs"
     kind = "step" if split.phase == "step" else f"{split.phase} step"
     return f"mean {kind}'s {split.whole} of a device"
 

@@ -43,6 +43,8 @@ def mean_step(split: Split) -> str:
         return f"the mean prefill's {duration(split.mean_ps)} from its marker"
     if split.phase is None:
         return f"a device's {duration(split.mean_ps)} in the trace"
+    if split.per == "device":
+        return f"a device's {duration(split.mean_ps)} in {split.programs} programs"
     kind = "" if split.phase == "step" else f"{split.phase} "
     return f"the mean {kind}step's {duration(split.mean_ps)}"
 

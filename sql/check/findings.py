@@ -112,6 +112,31 @@ QUESTIONS = (
         """,
     ),
     Question(
+        "host_clock_differs",
+        "one of the two does not say how long a user waits: clocks of host and device disagree, or the host"
+        " is slow to take tokens; `xlahouse query 'select * from latency'` has both",
+        """
+        with means as (
+            select run_id, avg(ttft_s) as ttft_s, avg(tpot_s) as tpot_s,
+                any_value(measured_ttft_s) as measured_ttft_s,
+                any_value(measured_tpot_s) as measured_tpot_s
+            from latency_v3
+            group by run_id
+        ),
+        told as (
+            select run_id, 'TTFT' as name, ttft_s as s, measured_ttft_s as host_s from means
+            union all
+            select run_id, 'TPOT', tpot_s, measured_tpot_s from means
+        )
+        select t.run_id, concat(t.name, ' is ', round(1e3 * t.s, 3), ' ms by the ends of ops, and ',
+            round(1e3 * t.host_s, 3), ' ms by the clock of the host') as found
+        from told as t
+        inner join run_summary_v2 as r on r.run_id = t.run_id
+        -- The host's are means over all requests. Virtual devices and their host share cores.
+        where abs(t.s - t.host_s) > 0.05 * t.host_s and r.excluded_requests = 0 and not r.inferred
+        """,
+    ),
+    Question(
         "clocks_spread",
         "skews across the two clocks are not known;"
         " `xlahouse query 'select * from clock_offset'` has each clock",

@@ -136,9 +136,10 @@ def test_experiments_of_one_mesh_follow_each_other_and_traces_keep_the_order(tmp
         "  - {name: a, mesh: {tp: 4}, batch_size: 4}\n"
         "  - {name: b, mesh: {dp: 4}, batch_size: 4}\n"
         "  - {name: c, mesh: {tp: 4}, batch_size: 8}\n"
+        "  - {name: d, mesh: {tp: 4}, batch_size: 2}\n"
     )
     traces = run_plan(plan, tmp_path / "t")
-    assert captured["names"] == ["a", "c", "b"]
+    assert captured["names"] == ["d", "a", "c", "b"]
     parents = [trace.parent.relative_to(tmp_path / "t") for trace in traces]
     assert parents == [each.cell for each in read_plan(plan).experiments]
 

@@ -34,3 +34,8 @@ class Page(HTMLParser):
 
     def all(self, tag):
         return [attributes for name, attributes in self.tags if name == tag]
+
+
+def plain(text: str) -> str:
+    """A text with blanks in place of those that do not break a line."""
+    return text.replace("\u00a0", " ")

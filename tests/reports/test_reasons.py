@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.reports.example import MIB, RUN_PANELS, Store, example_run, merge
+from tests.reports.html import plain
 from tests.reports.test_panels import data, facts_of, filled, rows_of
 from xlahouse.ingest.tables.busy import RULES
 from xlahouse.reports.charts.palette import CATEGORY_COLOURS
@@ -22,10 +23,6 @@ TP4 = "a" * 12
 def cards_of(store: Store, run_id: str):
     cards = headline_cards(facts_of(store, run_id), store.query(SPREAD_SQL).pl())
     return {card.metric: card for card in cards}
-
-
-def plain(text: str) -> str:
-    return text.replace("\u00a0", " ")
 
 
 def test_headlines_carry_n_spread_and_coverage(two_runs):

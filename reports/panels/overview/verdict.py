@@ -55,6 +55,7 @@ _COLOURS = {
     "between_steps": CAUSE_COLOURS["between steps"],
     "outside": RESERVE_COLOURS[4],
 }
+_OVER = {"step": "device step", "device": "device"}
 COLUMNS = (
     text_column("bar", "Bar"),
     text_column("part", "Part"),
@@ -113,6 +114,8 @@ def _bar(split: Split) -> str:
         return "prefill from its marker"
     if split.phase is None:
         return "time in the trace"
+    if split.per == "device":
+        return f"time in {split.programs} programs"
     return f"{'step' if split.phase == 'step' else f'{split.phase} step'}'s {split.whole}"
 
 
@@ -126,10 +129,12 @@ def figures(rows: pl.DataFrame, summary: Summary) -> list[Figure]:
 
 
 def _over(split: Split) -> str:
+    over = f"{show_ps(split.mean_ps)}, mean over {plural(split.count, _OVER[split.per])}"
     if split.phase is None:
-        over = f"{show_ps(split.mean_ps)}, mean over {plural(split.devices, 'device')}"
         return f"{over}: from the first op to the last."
-    over = f"{show_ps(split.mean_ps)}, mean over {plural(split.device_steps, 'device step')}"
+    if split.per == "device":
+        since = " and the time since the one before" if split.whole == "period" else ""
+        return f"{over}: each execution{since}, {split.device_steps:,} in all."
     if split.whole == "marker":
         return f"{over}: from the marker on the host to the device's last op of the prefill."
     if split.whole == "period":

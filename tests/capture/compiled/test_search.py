@@ -11,13 +11,19 @@ from hypothesis import strategies as st
 
 from tests.capture.compiled.test_compile import cell, compiles
 from xlahouse.capture.compile import plan as plans
-from xlahouse.capture.compile.cell import Compiling, compiled_before
+from xlahouse.capture.compile.cell import (
+    Compiling,
+    compiled_before,
+    refused_before,
+    write_refused,
+)
 from xlahouse.capture.compile.child import Children
 from xlahouse.capture.compile.plan import compile_plan
 from xlahouse.capture.compile.program import Compiler
 from xlahouse.capture.compile.refusal import DoesNotFitError, Refusal, refusal_error
 from xlahouse.capture.compile.search import advice_on, batch_unit, larger_meshes, largest_batch
 from xlahouse.capture.compile.target import target_of
+from xlahouse.capture.compiled_facts import RefusedRun
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.plan import read_plan
 from xlahouse.capture.run.dry_run import describe_plan
@@ -193,6 +199,21 @@ experiments:
     prompt_tokens: 100000
     output_tokens: 1000
 """
+
+
+def test_each_experiment_of_a_folder_keeps_its_own_refusal(tmp_path):
+    """Element types and slices have no folder of their own."""
+    wide, narrow = (
+        RefusedRun(key=key, compiler={}, programs=("decode",), reason=f"{key} is too large")
+        for key in ("a" * 64, "b" * 64)
+    )
+    for refused in (wide, narrow):
+        write_refused(tmp_path, refused)
+    assert refused_before(tmp_path, "a" * 64) == wide
+    assert refused_before(tmp_path, "b" * 64) == narrow
+    assert refused_before(tmp_path, "c" * 64) is None
+    (tmp_path / f".refused_{'a' * 16}.json").write_text("{")  # cut
+    assert refused_before(tmp_path, "a" * 64) is None
 
 
 @pytest.mark.verify

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import signal
 import subprocess
 import sys
@@ -99,6 +101,38 @@ def test_an_interrupt_ends_the_children(tmp_path, monkeypatch):
     assert time.monotonic() - begin < 30
     assert "long" in started
     assert events == []
+
+
+# Writes its number and the place for temporary files, then waits for ever, as a compiler that hangs.
+CHILD = """
+import os, signal, sys, tempfile
+from xlahouse.capture.compile.compiler import end_with_parent
+end_with_parent()
+with open(sys.argv[1], "w") as fifo:
+    fifo.write(f"{os.getpid()} {tempfile.gettempdir()}")
+signal.pause()
+"""
+PARENT = """
+import sys
+from pathlib import Path
+from tests.capture.compiled.test_workers import CHILD
+from xlahouse.capture.compile.child import Children
+folder = Path(sys.argv[1])
+Children().run((sys.executable, "-c", CHILD, str(folder / "fifo")), b"", folder / "log", {})
+"""
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
+def test_a_child_ends_with_a_parent_that_is_killed(tmp_path, by):
+    os.mkfifo(tmp_path / "fifo")
+    with subprocess.Popen((sys.executable, "-c", PARENT, str(tmp_path))) as parent:
+        number, place = (tmp_path / "fifo").read_text().split()
+        child = os.pidfd_open(int(number))
+        assert "xlahouse-" in place  # which the next process removes
+        parent.send_signal(by)
+        ended, _, _ = select.select([child], [], [], 60)
+        os.close(child)
+    assert ended
 
 
 CTRL_C = """

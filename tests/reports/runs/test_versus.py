@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from tests.reports.example import Store
-from tests.reports.html import Page
+from tests.reports.html import Page, plain
 from tests.reports.over_runs import RUNS
 from tests.reports.vega_lite import assert_valid, data
 from xlahouse.capture.errors import ReportError
 from xlahouse.reports.answers import read_versus
-from xlahouse.reports.charts.units import SPACE
 from xlahouse.reports.figure_files import render_figures
 from xlahouse.reports.panels.runs.versus import bars
 from xlahouse.reports.site import render_site
@@ -27,10 +26,6 @@ def op(kernel: str | None, base: float, other: float, rank: int | None = None, *
     row |= {"category": "compute", "kernel": kernel, "rank": rank, "margin_ps": 1.0}
     row |= {"step_ps": base * NS, "other_step_ps": other * NS, "total_ps": (other - base) * NS}
     return EMPTY | row | more
-
-
-def plain(text: str) -> str:
-    return text.replace(SPACE, " ")
 
 
 # A decode step of 100 ns and one of 130 ns: +30 and +5 of layers, +2 of a collective, -7 of time without ops.

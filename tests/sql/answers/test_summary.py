@@ -62,6 +62,21 @@ def test_launches_that_stand_for_steps_are_named(programs, sentence):
     assert describe([dict(zip(keys, row, strict=True)) for row in programs]) == sentence
 
 
+def test_steps_of_several_programs_have_no_mean_step():
+    """Means are of a device then: 1000 ps on two devices."""
+    split = split_time(TIMES | {"phase": "step", "devices": 2}, AXES, programs=3)
+    assert (split.per, split.count, split.mean_ps) == ("device", 2, 500)
+    assert next(part.mean_ps for part in split.parts if part.name == "compute") == 150
+    found = find_losses(split)
+    assert (
+        found[0].text
+        == "28 % of a device's 0.5 ns in 3 programs is idle time between steps: 0.14 ns"
+    )
+    assert verdict(split, found).startswith("30 % of a device's 0.5 ns in 3 programs is compute; ")
+    alike = split_time(TIMES | {"phase": "step", "devices": 2}, AXES)
+    assert (alike.per, alike.count, alike.mean_ps) == ("step", 2, 500)
+
+
 def test_waits_for_circuits_are_a_part_of_their_own():
     waits = [{"axis": "tp", "exposed_ps": 100.4, "sync_wait_ps": 30}]
     split = split_time(*without_waits(TIMES, AXES, waits))
