@@ -14,7 +14,7 @@ from xlahouse.reports.charts.panel import F, Panel, Queryable, Section, fill
 from xlahouse.reports.headline import SUMMARY_SQL, read_cards
 from xlahouse.reports.index_page import index_html
 from xlahouse.reports.index_rows import IndexLink
-from xlahouse.reports.kept_views import KEPT_VIEWS
+from xlahouse.reports.kept_views import KEPT_VIEWS, computed_once
 from xlahouse.reports.naming import choose_pair, choose_runs, page_file, page_stems
 from xlahouse.reports.own_page import OwnPage
 from xlahouse.reports.page import LIBRARY, page_script, script_key
@@ -86,38 +86,38 @@ def render_site(
         own: pages of the user's, after the built-in pages.
         on_event: gets a line for each file that is written or found unchanged.
         opener: opens the warehouse again in another process; needed for more than one worker.
-        workers: processes that draw runs' pages. With more than one, a script that calls this needs
-            Python's `if __name__ == "__main__":` guard.
+        workers: processes that draw runs' pages; for more than one a script needs its `__main__` guard.
         single_file: put the script into each page, so that a page can move alone; else the pages
             share the one beside them.
 
     Raises:
         ReportError: no such page or run, or the folder cannot be written.
     """
-    known, cards, chosen = read_runs(warehouse, runs, pages is None or OVERVIEW in pages)
-    pair = choose_pair(known, runs)
-    wanted = check_pages(pages, pair)
-    site = _Site(
-        warehouse,
-        SiteFiles.open(out_dir, on_event or (lambda message: None)),
-        chosen,
-        pair,
-        cards,
-        page_stems(known),
-        _chosen_pages(RUN_PAGES, wanted) | {p.name: (p.panel,) for p in own if p.of_run},
-        _chosen_pages(SITE_PAGES, wanted) | {p.name: (p.panel,) for p in own if not p.of_run},
-        {page.name: page for page in own},
-        read_settings(warehouse),
-        single_file,
-    )
-    if not single_file:
-        site.files.write_library(LIBRARY, script_key(), page_script)
-    if opener is None or workers < 2 or len(chosen) < LEAST_RUNS or not site.run_pages:
-        _write_site_pages(site)
-        for facts in chosen if site.run_pages else ():
-            _write_run(site, facts)
-    else:
-        _write_at_once(site, opener, workers)
+    with computed_once(warehouse) as source:
+        known, cards, chosen = read_runs(source, runs, pages is None or OVERVIEW in pages)
+        pair = choose_pair(known, runs)
+        wanted = check_pages(pages, pair)
+        site = _Site(
+            source,
+            SiteFiles.open(out_dir, on_event or (lambda message: None)),
+            chosen,
+            pair,
+            cards,
+            page_stems(known),
+            _chosen_pages(RUN_PAGES, wanted) | {p.name: (p.panel,) for p in own if p.of_run},
+            _chosen_pages(SITE_PAGES, wanted) | {p.name: (p.panel,) for p in own if not p.of_run},
+            {page.name: page for page in own},
+            read_settings(source),
+            single_file,
+        )
+        if not single_file:
+            site.files.write_library(LIBRARY, script_key(), page_script)
+        if opener is None or workers < 2 or len(chosen) < LEAST_RUNS or not site.run_pages:
+            _write_site_pages(site)
+            for facts in chosen if site.run_pages else ():
+                _write_run(site, facts)
+        else:
+            _write_at_once(site, opener, workers)
     stale = site.files.stale([site.stems[facts.run_id] for facts in known])
     site.files.close()
     return WrittenSite(site.files.pages, site.files.unchanged, stale, site.problems)

@@ -144,11 +144,11 @@ def _boxes(
 
 def _check_read(name: str, whole: torch.Tensor, boxes: list[Box | None]) -> None:
     """Refuse a placed tensor of which a device of this host has more than was read."""
-    import torch_xla
-
     read = [box for box in boxes if box is not None]
     if not read:
         return
+    import torch_xla  # a forecast needs none, and it takes seconds to load
+
     (shards,) = torch_xla._XLAC._get_local_shard_replica_and_indices([whole])
     for _, indices in shards:
         found = [slice(0, size) for size in whole.shape] if indices is ... else indices
@@ -198,12 +198,11 @@ def _drawn(
     dtype: torch.dtype,
 ) -> torch.Tensor | None:
     """The tensor as the devices draw it, each its own shard; None for what the host provides."""
-    import torch_xla
-
     drawings = [source.drawing(each, empty) for each in names] if empty.numel() >= DRAWN else []
     found = [each for each in drawings if each is not None]
     if not found:
         return None
+    import torch_xla  # a forecast needs none, and it takes seconds to load
 
     def words(parts: list[torch.Tensor]) -> torch.Tensor:
         joined, spec = _laid_out(family, layout, name, parts)

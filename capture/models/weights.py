@@ -72,22 +72,27 @@ def build_skeleton(model_class: str, family: str, config: dict[str, ConfigValue]
     """The transformers model without data except rotary frequencies, in evaluation mode."""
     import torch
     import transformers
+    from transformers.initialization import no_init_weights
 
     settings = transformers.AutoConfig.for_model(family, **config)
-    with torch.device("meta"):
+    with torch.device("meta"), no_init_weights():
         model: CausalModel = getattr(transformers, model_class)(settings)
+    model.tie_weights()  # which transformers does where it initializes them
     fill_frequencies(model)
     return model.eval()
 
 
 def fill_frequencies(model: CausalModel) -> None:
     """Compute the buffers that checkpoints lack: those of the rotary embeddings."""
+    fresh: dict[tuple[type, int], torch.nn.Module] = {}  # many layers have the same
     for module in model.modules():
         transient = [name for name in module._buffers if name in module._non_persistent_buffers_set]
         if transient:
-            fresh = type(module)(module.config)
+            kind = type(module), id(module.config)
+            if kind not in fresh:
+                fresh[kind] = kind[0](module.config)
             for name in transient:
-                module._buffers[name] = fresh._buffers[name]
+                module._buffers[name] = fresh[kind]._buffers[name].clone()
 
 
 def stored_tensors(model: CausalModel) -> Iterator[tuple[str, torch.Tensor]]:

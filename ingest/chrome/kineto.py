@@ -8,7 +8,7 @@ import polars as pl
 from xlahouse.capture.decoding import JSON_FAULTS
 from xlahouse.ingest.chrome.columns import Trace
 from xlahouse.ingest.chrome.events import Key
-from xlahouse.ingest.chrome.kineto_collectives import process_groups
+from xlahouse.ingest.chrome.kineto_collectives import process_groups, rank_of
 from xlahouse.ingest.chrome.kineto_ops import calls_among, of_category, read_kernels
 from xlahouse.ingest.chrome.kineto_ranks import rank_numbers, with_rank
 from xlahouse.ingest.chrome.kineto_steps import PROFILER_STEP, launches_of, marked_steps, with_steps
@@ -47,7 +47,8 @@ def read_kineto(
         source: the file's path.
         host: its host.
     """
-    rank, ranks, groups = process_groups(trace.header.get("distributedInfo", msgspec.Raw(b"{}")))
+    about = trace.header.get("distributedInfo", msgspec.Raw(b"{}"))
+    (rank, ranks), groups = rank_of(about), process_groups(about)
     ran = _ran_on_device(rows)
     rows = with_rank(rows, trace)
     kernels, others = _with_device(rows.filter(ran)), rows.filter(~ran)
@@ -174,7 +175,7 @@ def ranks_of(trace: Trace, planes: list[PlaneEvents]) -> tuple[tuple[int, int], 
         trace: the file.
         planes: of it; those of several ranks are devices by rank.
     """
-    rank, world, _ = process_groups(trace.header.get("distributedInfo", msgspec.Raw(b"{}")))
+    rank, world = rank_of(trace.header.get("distributedInfo", msgspec.Raw(b"{}")))
     if rank is None or world is None:
         return ()
     merged = [device for plane in planes for device in plane.devices if "[" in device.plane]

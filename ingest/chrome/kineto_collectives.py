@@ -176,23 +176,30 @@ def _tensor(args: dict[str, object], position: int) -> tuple[str | None, int | N
     return (known, elements) if known and dims[position] else (None, None)
 
 
-def process_groups(
-    raw: msgspec.Raw | bytes,
-) -> tuple[int | None, int | None, dict[str, tuple[int, ...]]]:
-    """(rank, world size, ranks by process group) of `distributedInfo`."""
-    try:
-        told = msgspec.json.decode(raw, type=dict[str, object])
-    except JSON_FAULTS:
-        return None, None, {}
+def rank_of(raw: msgspec.Raw | bytes) -> tuple[int | None, int | None]:
+    """(rank, world size) of `distributedInfo`."""
+    told = _told(raw)
+    return integer(told.get("rank")), integer(told.get("world_size"))
+
+
+def process_groups(raw: msgspec.Raw | bytes) -> dict[str, tuple[int, ...]]:
+    """Ranks by process group of `distributedInfo`."""
     groups = {}
-    listed = told.get("pg_config")
+    listed = _told(raw).get("pg_config")
     for group in listed if isinstance(listed, list) else []:
         if not isinstance(group, dict):
             continue
         ranks, size = _ranks(group.get("ranks")), integer(group.get("pg_size"))
         if ranks and size in (None, len(ranks)):
             groups[str(group.get("pg_name"))] = ranks
-    return integer(told.get("rank")), integer(told.get("world_size")), groups
+    return groups
+
+
+def _told(raw: msgspec.Raw | bytes) -> dict[str, object]:
+    try:
+        return msgspec.json.decode(raw, type=dict[str, object])
+    except JSON_FAULTS:
+        return {}
 
 
 def _ranks(value: object) -> tuple[int, ...] | None:
@@ -204,5 +211,7 @@ def _ranks(value: object) -> tuple[int, ...] | None:
             return None
     if not isinstance(value, list) or not value:
         return None
+    if set(map(type, value)) == {int} and min(value) >= 0 and max(value) < 1 << 63:
+        return tuple(value)  # fast path: a group has up to all ranks, and a file dozens of groups
     ranks = [integer(rank) for rank in value]
     return None if None in ranks else tuple(rank for rank in ranks if rank is not None)

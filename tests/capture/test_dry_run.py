@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -308,3 +310,17 @@ def test_without_torch_the_names_and_what_is_needed(monkeypatch):
         "a forecast of memory and collectives needs torch and transformers: "
         "pip install 'xlahouse[capture]'",
     ]
+
+
+def test_a_forecast_does_not_load_torch_xla():
+    """Which takes longer than a small plan's forecasts."""
+    asks = (
+        "import sys\nfrom pathlib import Path\nfrom xlahouse.capture.plan import read_plan\n"
+        "from xlahouse.capture.run.forecast import forecast\n"
+        "print(forecast(read_plan(Path(sys.argv[1])).experiments[0]).parameters)\n"
+        "sys.exit('torch_xla' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", asks, DEMO_PLAN], check=False, capture_output=True)
+    matrices = 4 * 512 * (512 + 256 + 256 + 512 + 3 * 1536) + 2 * 4096 * 512
+    norms = 4 * (2 * 512 + 2 * 64) + 512
+    assert (done.returncode, int(done.stdout)) == (0, matrices + norms), done.stderr

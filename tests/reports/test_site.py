@@ -10,7 +10,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from tests.reports.example import RUN_PANELS, SITE_PANELS, Store, example_run
+from tests.reports.example import RUN_PANELS, SITE_PANELS, Store, example_run, merge
 from tests.reports.html import Page
 from tests.warehouse import write_warehouse
 from xlahouse.capture.errors import ReportError
@@ -19,6 +19,7 @@ from xlahouse.reports.naming import page_stems
 from xlahouse.reports.site import render_site
 from xlahouse.reports.site_files import flat, inert
 from xlahouse.sql import Warehouse
+from xlahouse.sql.kept_database import KeptDatabase
 from xlahouse.sql.library import TABLES
 
 
@@ -127,6 +128,33 @@ def test_pages_render_from_a_warehouse_on_disk(tmp_path):
         paths = render_site(warehouse, tmp_path / "site").pages
     html = {path.name: path.read_text("utf-8") for path in paths}
     assert "537,919,488" in html["run-demo-tp4.html"]  # 513 MiB on the wire
+
+
+def test_a_single_run_shares_its_views_with_the_pages_over_runs(tmp_path, monkeypatch):
+    """Each is computed once, and the pages are those of the run beside another one."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    computed: list[str] = []
+    keep = KeptDatabase._keep
+
+    def counted(self, view, sql, tables):
+        computed.append(view)
+        keep(self, view, sql, tables)
+
+    monkeypatch.setattr(KeptDatabase, "_keep", counted)
+    demo, other = (example_run(letter * 12, f"demo {letter}", {"tp": 4}) for letter in "ab")
+    found = []
+    for name, tables, shares in (("one", demo, True), ("two", merge(demo, other), False)):
+        with Warehouse(write_warehouse(tmp_path / name, tables), threads=1) as warehouse:
+            computed.clear()
+            render_site(warehouse, tmp_path / f"{name} over", runs=["demo a"], pages=["comparison"])
+            assert bool(computed) is shares
+            computed.clear()
+            given = {"runs": ["demo a"], "pages": ["overview", "efficiency", "comparison"]}
+            pages = render_site(warehouse, tmp_path / f"{name} site", **given).pages
+            assert len(computed) == len(set(computed)) > 10
+        found.append({path.name: csv_rows(path) for path in pages[0].parent.glob("data/*.csv")})
+    one, two = ({name: rows for name, rows in each.items() if "run-" in name} for each in found)
+    assert one == two != {}
 
 
 def csv_rows(path):

@@ -16,6 +16,7 @@ from xlahouse.ingest.chrome.kineto_collectives import (
     NcclTransfer,
     annotated,
     process_groups,
+    rank_of,
     recorded,
 )
 from xlahouse.ingest.chrome.read import read_chrome
@@ -219,8 +220,14 @@ def test_sizes_that_are_not_told_are_not_made_up():
 
 def test_process_groups_of_a_file():
     raw = b'{"rank":3,"world_size":4,"pg_config":[{"pg_name":"0","pg_size":2,"ranks":[2,3]},{"pg_name":"1","pg_size":9,"ranks":[0]}]}'  # noqa: E501
-    assert process_groups(raw) == (3, 4, {"0": (2, 3)})
-    assert process_groups(b"[]") == (None, None, {})
+    assert (rank_of(raw), process_groups(raw)) == ((3, 4), {"0": (2, 3)})
+    assert (rank_of(b"[]"), process_groups(b"[]")) == ((None, None), {})
+
+
+@pytest.mark.parametrize("written", ["[7, true]", "[7, 1.0]", "[7, 9223372036854775808]"])
+def test_ranks_are_whole_numbers(written):
+    raw = '{"pg_config": [{"pg_name": "a", "ranks": %s}, {"pg_name": "b", "ranks": ["7", 0]}]}'
+    assert process_groups((raw % written).encode()) == {"b": (7, 0)}
 
 
 def test_steps_of_the_profiler_are_phases():
