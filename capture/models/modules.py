@@ -82,6 +82,10 @@ class CausalModel(Protocol):
         """Choose a registered function for experts."""
         ...
 
+    def tie_weights(self) -> None:
+        """Give the head the embedding's tensor where the model shares it."""
+        ...
+
     def eval(self) -> CausalModel:
         """Enter evaluation mode."""
         ...
