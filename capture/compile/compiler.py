@@ -72,12 +72,9 @@ def compile_program(
     Arguments whose scope begins with `donated` give their buffers to results. The compiler's dumps go to
     the folder `dumps`.
     """
-    from jax.experimental import topologies
     from jaxlib import _jax
 
-    options = {"chip_config_name": chip_config} if chip_config else {}
-    found = topologies.get_topology_desc(topology, platform="tpu", **options).devices
-    devices = sorted(found, key=lambda device: device.id)  # the list is not in the order of ids
+    devices = devices_of(topology, chip_config)
     with open(program, "rb") as file:
         module, arguments = prepare(file.read(), donated)
     try:
@@ -96,16 +93,30 @@ def compile_program(
         "arguments": arguments,
         "platform_version": " ".join(devices[0].client.platform_version.split()),
         "device_kind": devices[0].device_kind,
-        "devices": [
-            {
-                "id": device.id,
-                "coords": list(device.coords),
-                "core": device.core_on_chip,
-                "host": device.process_index,
-            }
-            for device in devices
-        ],
+        "devices": places(devices),
     }
+
+
+def devices_of(topology: str, chip_config: str) -> list[Any]:
+    """The devices of a topology by their ids: the compiler lists them by host."""
+    from jax.experimental import topologies
+
+    options = {"chip_config_name": chip_config} if chip_config else {}
+    found = topologies.get_topology_desc(topology, platform="tpu", **options).devices
+    return sorted(found, key=lambda device: device.id)
+
+
+def places(devices: list[Any]) -> list[dict[str, Any]]:
+    """Where each device's chip is."""
+    return [
+        {
+            "id": device.id,
+            "coords": list(device.coords),
+            "core": device.core_on_chip,
+            "host": device.process_index,
+        }
+        for device in devices
+    ]
 
 
 def prepare(program: bytes, donated: str) -> tuple[bytes, list[str]]:

@@ -22,13 +22,14 @@ def describe(
     fields = planned(experiment)
     versions = fields["framework_versions"] | {"libtpu": run.compiler["libtpu"]}
     program = next(iter(run.programs.values()))
+    coords = {place.id: place.coords for place in program.devices}
     return Manifest(
         **fields | {"framework_versions": versions},
         captured_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         model_config={**experiment.model.sizes},
         weights=experiment.model.weights or f"random:{experiment.seed}",
         mesh_device_ids=list(range(experiment.device_count)),
-        device_coords=[place.coords for place in program.devices[: target.device_count]],
+        device_coords=[coords[number] for number in range(target.device_count)],
         device_kind=program.device_kind,
         host_count=target.slice.hosts,
         requests=[],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.chips import COORDS, LISTED
 from xlahouse.capture.run.devices import (
     by_ordinal,
     compiler_notes,
@@ -20,6 +21,13 @@ def test_attributes_are_those_of_the_ordinal_and_not_of_the_place_in_the_list():
         {"name": "TPU:0", "coords": [0, 0, 0]},
     ]
     assert device_coords(by_ordinal(listed)) == [[0, 0, 0], [0, 1, 0], [1, 1, 0]]
+
+
+def test_all_chips_of_an_8x8_slice_are_where_they_are():
+    """By place in the list 48 of the 64 would be elsewhere."""
+    listed = [{"name": f"TPU:{number}", "coords": COORDS[number]} for number in LISTED]
+    assert sum(each["coords"] != right for each, right in zip(listed, COORDS, strict=True)) == 48
+    assert device_coords(by_ordinal(listed)) == COORDS
 
 
 @pytest.mark.parametrize(

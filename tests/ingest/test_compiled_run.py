@@ -7,11 +7,20 @@ import gzip
 import polars as pl
 import pytest
 
+from tests.chips import COORDS, LISTED
 from tests.ingest.build import ModuleBuilder, shape
 from tests.ingest.compiled.test_buffers import COMPILED
-from tests.ingest.compiled_build import counted_loop, decode, prefill, write_compiled
+from tests.ingest.compiled_build import (
+    FACTS_OF_ALL,
+    counted_loop,
+    decode,
+    prefill,
+    write_compiled,
+)
 from tests.ingest.traces import rows, tpu_trace, write
+from xlahouse.capture.compiled_facts import ChipPlace, Compiled, CompiledRun
 from xlahouse.capture.errors import XlahouseError
+from xlahouse.ingest.compiled_run import Said
 from xlahouse.ingest.discover import find_runs
 from xlahouse.ingest.run import IngestError, ingest_paths
 from xlahouse.ingest.schema import TABLES
@@ -60,6 +69,21 @@ def test_devices_stand_at_their_chips(wh):
     assert set(devices["traced"]) == {False}
     assert set(devices["kind"]) == {"TPU v6 lite"}
     assert set(devices["inferred"]) == {False}
+
+
+def test_all_devices_of_an_8x8_slice_stand_at_their_chips():
+    """By place in the list 48 of the 64 would not."""
+    listed = [ChipPlace(number, COORDS[number], 0, 0) for number in LISTED]
+    program = Compiled(**FACTS_OF_ALL, devices=listed)
+    run = CompiledRun(
+        key="k",
+        topology="v6e:8x8",
+        chip_config="",
+        flags="",
+        compiler={},
+        programs={"decode": program},
+    )
+    assert Said(run, {}).coords == COORDS
 
 
 def test_programs_have_what_the_compiler_says(wh):

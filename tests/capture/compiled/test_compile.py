@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from tests.capture.compiled.transfers import transfers
+from tests.chips import COORDS
 from tests.later import Later, needs
+from xlahouse.capture.compile import compiler as compiler_script
 from xlahouse.capture.compile.cell import Compiling, compile_cell, compiled_before, find_compiled
 from xlahouse.capture.compile.child import ChildLimits, Children
 from xlahouse.capture.compile.program import Compiler
@@ -130,6 +134,24 @@ def test_a_program_without_memory_fails_alone(tmp_path, compiler):
             cell(), target_of(cell()), Compiling(compiler, tmp_path, small), lambda _: None
         )
     assert not list((tmp_path / cell().cell).glob("*compiled_*[0-9]"))
+
+
+@pytest.mark.verify
+@compiles
+def test_the_compiler_names_all_chips_of_an_8x8_slice_by_their_ids():
+    """In a process of its own, as it is asked: jax must not be here."""
+    script = Path(compiler_script.__file__)
+    ask = (
+        "import compiler, json, os\n"
+        "os.environ |= compiler.ENVIRONMENT\n"
+        "print(json.dumps(compiler.places(compiler.devices_of('v6e:8x8', ''))))"
+    )
+    done = subprocess.run(
+        (sys.executable, "-c", ask), cwd=script.parent, capture_output=True, text=True, check=True
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert [place["id"] for place in found] == list(range(64))
+    assert [place["coords"] for place in found] == COORDS
 
 
 @pytest.mark.parametrize(
