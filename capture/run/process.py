@@ -144,7 +144,8 @@ class CaptureProcess:
         if child is not None:
             watch = Watchdog(child.kill)
             watch.expect_more(Note("progress", "ending", END_LIMIT_S))
-            with child:  # closes its stdin
+            # Closes its stdin, where a job may lie that a child which has ended never read.
+            with suppress(BrokenPipeError), child:
                 pass
             watch.end()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 
 import msgspec
@@ -183,7 +184,9 @@ def test_a_failure_costs_its_experiment_and_not_those_before_and_after_it(run_na
 
 
 def test_a_process_that_ended_between_experiments_is_replaced(run_named):
-    run_named("leaves")
+    left = os.pidfd_open(run_named("leaves"))
+    assert select.select([left], [], [], 60)[0]  # it is gone when the next job is written
+    os.close(left)
     with pytest.raises(CaptureError, match="experiment two: its process ended with code 0"):
         run_named("two")
     run_named("two")
