@@ -8,7 +8,6 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
-from types import TracebackType
 
 from xlahouse.capture.errors import CaptureError
 from xlahouse.capture.manifest import REQUEST
@@ -36,12 +35,7 @@ class Clients:
         self._pool.submit(self._arrive)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._over.set()
         for event in self._done:
             event.set()

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 import msgspec
@@ -85,12 +84,7 @@ class CaptureProcess:
     def __enter__(self) -> CaptureProcess:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._end()
 
     def _child_for(self, experiment: Experiment, stderr: IO[bytes]) -> Child:

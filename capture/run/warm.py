@@ -15,7 +15,6 @@ import socket
 import subprocess
 import sys
 import traceback
-from types import TracebackType
 from typing import IO
 
 from xlahouse.capture.run.job import without_jax
@@ -51,12 +50,7 @@ class WarmProcess:
     def __enter__(self) -> WarmProcess:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._end()
 
     def _connect(self) -> socket.socket:
@@ -102,12 +96,7 @@ class Forked:
     def __enter__(self) -> Forked:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.stdout.close()
         with contextlib.suppress(BrokenPipeError):
             self.stdin.close()
